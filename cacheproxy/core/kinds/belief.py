@@ -1,8 +1,8 @@
-"""Beliefs: what is thought of one upstream, with the evidence that each rests on.
+"""Beliefs: conclusions about one upstream, each with its evidence.
 
-Its pages say some of it, its answers show the rest. A belief is of one subject, and holds for one
-model and one dialect; all of an upstream are forgotten when another server, or another model, has
-taken its place. The process owns them: a reload of the settings keeps them.
+The server's pages report some facts, its answers show the others. A belief has one subject, and
+holds for one model and one dialect; all of an upstream's are forgotten when another server, or
+another model, has taken its place. The process owns them: they survive a reload of the settings.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from cacheproxy.core.kinds.profile import (
 from cacheproxy.core.kinds.status import Identity, Look, UpstreamState, identity_of
 
 _MOST = 64
-"""Beliefs of one subject, and models, that are kept: a client may name as many as it likes."""
+"""Beliefs of one subject, and models, at most: a client may name any number of models."""
 _BY_TRAFFIC = "its answers"
 _MOST_FACTS = 1024
-"""Facts that refusals taught one adaptation of one model: the digests of tools, of messages."""
+"""Facts at most that refusals taught one adaptation about a model: digests of tools or messages."""
 Key = tuple[Dialect | None, str]
-"""A dialect and a model, None or "" for any."""
+"""A dialect and a model, for which a belief holds; None or "" for any."""
 _ANY: Key = (None, "")
 
 
 class Subject(NamedTuple):
-    """What a belief is about, and what it takes to believe it."""
+    """The subject of a belief, and the evidence that it takes."""
 
-    name: str  #: for whoever reads the code
-    decisive: Hashable = None  #: the value that no evidence outweighs once it was seen
-    needs: int = 1  #: pieces of evidence for any other value
-    replaces: bool = False  #: the latest evidence counts alone
+    name: str  #: the question that a belief answers, for readers of the code
+    decisive: Hashable = None  #: value that counts once seen, whatever the other evidence
+    needs: int = 1  #: pieces of evidence that any other value needs
+    replaces: bool = False  #: whether only the latest evidence counts
 
 
-MEMORY = Subject("how its memory is gone back in", MemoryKind.REWINDABLE)
-"""A memory that was seen to rewind is not checkpointed, whatever else was seen."""
+MEMORY = Subject("how far its memory can be rewound, as a MemoryKind", MemoryKind.REWINDABLE)
+"""A memory that was seen to rewind is not checkpointed, whatever other evidence there is."""
 ORDER = Subject("what its template prints first")
 REUSES = Subject("whether it ever reuses anything", True, needs=3)
-"""False: of three turns that did nothing but append, nothing was reused."""
+"""False takes three turns that only appended, and of which nothing was reused."""
 REPORTS = Subject("whether answers report reuse", True)
 ZERO = Subject("whether answers report reuse of nothing", True)
 MOVES = Subject("whether its counter of reused tokens moves", True)
@@ -63,16 +63,16 @@ _GROUNDS = {
 
 @dataclass(slots=True)
 class Belief:
-    """What is thought of a server in one respect, and why."""
+    """A conclusion about a server, with its evidence."""
 
-    subject: Subject  #: in which
-    evidence: Counter[Any] = field(default_factory=Counter)  #: pieces for each value
-    last: float = 0.0  #: when some was seen last, in seconds since the epoch
+    subject: Subject  #: its subject
+    evidence: Counter[Any] = field(default_factory=Counter)  #: pieces of evidence by value
+    last: float = 0.0  #: time of the last piece, in seconds since the epoch
     value: Any = None
-    """The value that the evidence shows; None where none has enough, or more than another."""
+    """The value that the evidence shows; None if no value has enough, or more than all others."""
 
     def saw(self, value: Hashable, when: float) -> None:
-        """Take note of one piece of evidence for ``value``."""
+        """Add a piece of evidence for ``value``; ``when``: seconds since the epoch."""
         self.evidence[value] += 1
         self.last = when
         if self.evidence[self.subject.decisive]:
@@ -84,7 +84,7 @@ class Belief:
 
     @property
     def grounds(self) -> str:
-        """The evidence, for people."""
+        """The evidence, as a sentence for users."""
         value = self.value
         times, others = self.evidence[value], self.evidence.total() - self.evidence[value]
         seen = "once" if times == 1 else f"{times:,} times"
@@ -94,15 +94,16 @@ class Belief:
 
 
 class Beliefs:
-    """What is thought of one upstream. ``changes`` grows when something else is believed.
+    """The beliefs about one upstream, and other facts learned of it.
 
-    ``status``: what its pages say, None before they were read; ``formats``: see ``Look``. ``who``:
-    the server that this holds for, None while it is down. ``longest``: tokens of the longest
-    prompt, by the model that it asked for. ``mends``: of any placement, see ``Placement``.
-    ``taught``: what refusals taught, by the adaptation's name and the key (``core.adapt``).
-    ``probed``: when it was asked what by a request of our own, and what it said to it.
-    ``places`` grows whenever something else may be known of how many conversations it keeps.
-    ``wall`` returns seconds since the epoch. Each subject is fed on one thread, and read on any.
+    ``changes`` grows with every change. ``status``: the profile by its pages, None before they were
+    read; ``formats``: see ``Look``. ``who``: the server that all this holds for, None while it is
+    down. ``longest``: tokens of the longest prompt, by the model that the request named. ``mends``:
+    whether any placement has it, see ``Placement``. ``taught``: facts that refusals taught, by the
+    adaptation's name and the key (``core.adapt``). ``probed``: time and refusal of each probe, by
+    its digest. ``places`` grows whenever the number of prompts that the server retains may be known
+    better. ``wall`` returns seconds since the epoch. Each subject gets its evidence on one thread,
+    and is read on any.
     """
 
     def __init__(self, wall: Callable[[], float] = time.time) -> None:
@@ -116,7 +117,10 @@ class Beliefs:
         self.forget()
 
     def looked(self, look: Look) -> bool:
-        """Take note of who was looked at; whether all was forgotten, as it is another, or gone."""
+        """Take note of the server's identity; return whether it is another, or has gone down.
+
+        Then all beliefs are forgotten.
+        """
         if look.state is UpstreamState.UP:
             self.who, is_other = identity_of(look, self.who)
         else:
@@ -126,9 +130,9 @@ class Beliefs:
         return is_other
 
     def forget(self) -> None:
-        """Begin anew: another server, or another model, may have taken its place.
+        """Forget all: another server, or another model, may have taken this one's place.
 
-        A placement counts until something else is known: a prompt that was placed stays placed.
+        A placement is used until another is known, so that placed prompts stay as they are.
         """
         gone = self._gone | self._held.get(PLACEMENT, {})
         self._gone = dict([*gone.items()][-_MOST:])
@@ -141,7 +145,7 @@ class Beliefs:
         self.places += 1
 
     def told(self, status: Profile, formats: tuple[str, ...]) -> None:
-        """Take note of what its pages say."""
+        """Take note of ``status``, the profile by the server's pages."""
         self.formats = formats or self.formats
         if status != self.status:
             self.status = status
@@ -149,7 +153,7 @@ class Beliefs:
             self.places += 1
 
     def saw(self, subject: Subject, value: Hashable, key: Key = _ANY) -> None:
-        """Take note of one piece of evidence for ``value``."""
+        """Add a piece of evidence for ``value`` of ``subject``."""
         if subject in (MEMORY, ORDER):  # a server of one model serves it under any name
             key = (None, self._served(key[1]))
         beliefs = self._held.setdefault(subject, {})
@@ -160,7 +164,7 @@ class Beliefs:
             belief = beliefs[key] = Belief(subject)
         before = belief.value
         if before == value == subject.decisive and subject is not MEMORY:
-            return  # nothing outweighs it, and of these no grounds are shown
+            return  # the value is settled, and this subject's evidence is not shown
         belief.saw(value, self._wall())
         if len(beliefs) > _MOST:
             del beliefs[next(iter(beliefs))]
@@ -170,12 +174,12 @@ class Beliefs:
             placed = (*self._gone.values(), *beliefs.values())
             self.mends = any(one.value.mends for one in placed)
         is_other = subject.replaces or belief.value != before
-        self.changes += is_other or subject is MEMORY  # its grounds are shown
+        self.changes += is_other or subject is MEMORY  # MEMORY's evidence is shown
 
     def teach(self, adaptation: str, key: Key, facts: Mapping[Hashable, Any]) -> None:
-        """Take note that the server took a request with these ``facts`` after it had refused it.
+        """Take note that the server accepted, by ``facts``, a request that it had refused.
 
-        A mapping that was handed out does not change: any thread may read it.
+        A mapping in ``taught`` is replaced, never changed: any thread may read it.
         """
         known = self.taught.pop((adaptation, key), {})
         kept = [(fact, value) for fact, value in known.items() if fact not in facts]
@@ -185,7 +189,7 @@ class Beliefs:
         self.changes += 1
 
     def saw_prompt(self, model: str, tokens: int) -> None:
-        """Take note of the ``tokens`` of a prompt that ``model`` has read."""
+        """Take note of the number of ``tokens`` of a prompt that ``model`` has read."""
         longest = self.longest
         if len(longest) >= _MOST:
             longest.clear()
@@ -193,16 +197,16 @@ class Beliefs:
         longest[model] = max(tokens, longest.get(model, 0))
 
     def saw_reuse(self, dialect: Dialect, reused: int | None, *, appended: bool = False) -> None:
-        """Take note of the ``reused`` tokens that an answer in ``dialect`` told, None for nothing.
+        """Take note of the ``reused`` tokens that an answer in ``dialect`` reported, None for none.
 
-        ``appended``: the request did nothing but add to one that was answered before.
+        ``appended``: whether the request only appended to one that was answered before.
         """
         if (
             reused is None
             or reused < 0
             or (reused and (dialect, "") in self._held.get(REPORTS, ()))
         ):
-            return  # it tells nothing, or nothing new
+            return  # no report, or no new evidence
         if not reused:
             self.saw(ZERO, True)
         if reused or appended:
@@ -211,19 +215,22 @@ class Beliefs:
             self.saw(REPORTS, True, (dialect, ""))
 
     def find(self, subject: Subject, key: Key = _ANY, *, gone: bool = False) -> Any:
-        """Return what is believed, None for nothing; ``gone``: else of the server before."""
+        """Return the value believed, None if there is none.
+
+        ``gone``: fall back on the placements learned of the server before.
+        """
         beliefs = self._held.get(subject, {})
         found = beliefs.get(key) or (self._gone.get(key) if gone else None)
         return None if found is None else found.value
 
     def latest(self, subject: Subject) -> Any:
-        """Return what was believed last, of any key; None for nothing."""
+        """Return the value believed last, for any key; None if there is none."""
         beliefs = self._held.get(subject) or self._gone
         return next((one.value for one in reversed(beliefs.values())), None)
 
     @property
     def profile(self) -> Profile:
-        """All that is known of the upstream; the same object until something else is known.
+        """The upstream's profile; the same object until a belief or a page changes it.
 
         It may be read on any thread.
         """
@@ -240,12 +247,12 @@ class Beliefs:
         return [one.value for one in [*self._held.get(subject, {}).values()]]
 
     def _common(self, subject: Subject) -> Any:
-        """Return what holds for each key that anything is believed of; None for nothing."""
+        """Return the value that all keys of ``subject`` have in common, None if there is none."""
         values = self._values(subject)
         return values[-1] if values and all(one == values[-1] for one in values) else None
 
     def _compose(self) -> Profile:
-        """Return what pages told, completed by what was seen."""
+        """Return the profile by the server's pages, completed by the beliefs."""
         profile, found = self.status or UNKNOWN, dict[str, Any]()
         if (placement := self._common(PLACEMENT)) is not None:
             profile = replace(profile, placement=placement)
@@ -271,7 +278,7 @@ class Beliefs:
         return replace(profile, **found) if found else profile
 
     def _reporting(self, known: Reporting) -> Reporting:
-        """Return when answers tell; what was seen says more than what is known of such servers."""
+        """Return when answers report reuse: ``known`` of such servers, corrected by evidence."""
         reported = [dialect for dialect, _ in self._held.get(REPORTS, {})]
         if not reported:
             return known

@@ -1,7 +1,7 @@
-"""Crowds: what several conversations at one llama-server cost by its settings, and which fits.
+"""Crowds: the cost of several conversations at one llama-server, and the settings that fit them.
 
-Measured on llama.cpp (xllamacpp 2026.10, full attention) by ``benchmarks/crowds.py``, a fresh
-server each. docs/servers.md shows the same table.
+The costs were measured on llama.cpp (xllamacpp 2026.10, full attention) by
+``benchmarks/crowds.py``, each on a fresh server. docs/servers.md shows the same table.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import NamedTuple
 from cacheproxy.core.kinds.profile import Memory
 
 _NEAR = 1.05
-"""How much more than the best a setting may cost that changes less."""
+"""Factor of the best setting's cost that a setting with fewer changes may have."""
 _FELT = 0.9
-"""Share of the tokens evaluated now that a setting has to get below to be worth a restart."""
+"""Share of the tokens evaluated now, below which a setting is worth a restart."""
 
 
 class Crowd(StrEnum):
-    """What the conversations at a server do to one another; each value is a column's title."""
+    """Patterns of conversations that compete at a server; each value is a column's title."""
 
     TURNS = "two by turns, two thirds in common"
     HEAD = "five by turns, nine tenths in common"
@@ -28,18 +28,19 @@ class Crowd(StrEnum):
 
 
 class CrowdSetting(NamedTuple):
-    """Flags for a crowd, and what they change."""
+    """Flags for a crowd, and their effect."""
 
-    flags: str  #: as they are written on the command line
-    now: int  #: tokens that the measured crowd evaluated with what the server has now
+    flags: str  #: the flags, as written on the command line
+    now: int  #: tokens that the measured crowd evaluated with the server's present settings
     then: int  #: tokens that it evaluated with ``flags``
-    memory: Memory  #: what the server has now
+    memory: Memory  #: the server's present memory
     beside: tuple[str, int] | None = None
-    """Flags that keep these slots, and its tokens then; None: they are kept, or none helps."""
+    """Flags that leave the number of slots, and the tokens then; None if ``flags`` do, or none
+    helps."""
 
     @property
     def says(self) -> str:
-        """The flags, and what they do, for people."""
+        """The flags and their effect, as a sentence for users."""
         text = f"{self.flags}: where it was measured, such a crowd evaluated {self.then:,} tokens "
         text += f"instead of {self.now:,}"
         if "--parallel" in self.flags:
@@ -63,15 +64,15 @@ MEASURED: Mapping[tuple[int, int], tuple[tuple[int, int, int], ...]] = {
     (4, 1): ((8998, 8998, 7264), (7216, 7216, 9684), (16452, 18308, 15300), (11625, 11865, 11120)),
     (4, 0): ((8998, 8998, 7264), (7216, 7216, 14620), (16452, 12605, 10704), (11120, 11120, 11120)),
 }
-"""Tokens evaluated by each Crowd at each of SIMILARITIES; by the slots, of which several share one
-memory, and whether there is a RAM cache (1) or none."""
+"""Tokens evaluated by each Crowd at each of SIMILARITIES. The keys: number of slots, which share
+one memory, and whether there is a RAM cache (1) or none (0)."""
 
 
 def setting_for(crowd: Crowd, memory: Memory) -> CrowdSetting | None:
     """Return the setting that ``crowd`` needs at a llama-server; None: its own fits, or is unknown.
 
-    The similarity, which no page tells, is taken for the default, and so is a RAM cache of which
-    nothing is known: it is there. Slots with a memory each were not measured.
+    The similarity, which no page reports, is assumed to be the default; a RAM cache is assumed
+    unless it is known to be off. Slots with separate memories were not measured.
     """
     slots, has_ram = memory.slots, memory.has_ram is not False
     if slots is None or (slots > 1 and memory.is_unified is False):

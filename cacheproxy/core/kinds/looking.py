@@ -1,6 +1,6 @@
-"""A look at a server: what it is asked for, who it is, what it tells of its memory and its APIs.
+"""A look at a server: its status pages are read for its kind, its memory and its APIs.
 
-Every server gets the same questions first; what they say decides on the others (see ServerKind).
+Every server is asked for the same pages first; these determine the others (see ServerKind).
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from cacheproxy.core.kinds.unknown import UNKNOWN_SERVER
 from cacheproxy.core.prompt.request import Request
 
 _LARGEST = 512 << 10
-"""Bytes of a page that is read: it is read on the reactor."""
+"""Bytes of a page at most that is parsed, since that is done on the reactor."""
 Asking = Generator[str, tuple[int, bytes, str] | None, Answers | None]
-"""Yields paths to GET; takes of each answer the status, the body and the header Server, or None."""
+"""Yields paths to GET; is sent status, body and header Server of each answer, None without one."""
 Said = tuple[int, Any]
 """A page's status, and its JSON value if that was 200."""
 _MEASURES = ("n_params", "size", "n_vocab", "n_ctx_train")
-"""What llama-server lists of a model under ``meta``; what it runs with stands there, too."""
+"""Members of a model's ``meta`` at llama-server that are the model's, not the server's settings."""
 _REMIND = 30
-"""Looks after which they are asked for again: not every restart shows."""
+"""Looks after which remembered pages are asked for again, since a restart may be missed."""
 
 
 def marks() -> dict[str, str]:
-    """Return the pages by which any model server is told, each with the member that tells."""
+    """Return the pages that any model server is recognised by, each with the decisive member."""
     found = dict(kind.mark for kind in all_kinds()) | {MODELS: "data"}
     return {path: found[path] for path in _of_all() if path in found}
 
@@ -59,7 +59,7 @@ def _of_all() -> dict[str, None]:
 
 
 def identify(answers: Answers) -> ServerFacts:
-    """Return what the server that gave these answers says of itself."""
+    """Return the facts about the server that gave these ``answers``."""
     return _recognised(answers)[1]
 
 
@@ -72,7 +72,7 @@ def _recognised(answers: Answers) -> tuple[ServerKind, ServerFacts]:
 
 
 def _wants(path: str, answers: Answers) -> bool:
-    """Whether a page that not every server is asked for can tell more of this one."""
+    """Whether the page at ``path``, which not every server is asked for, can help with this one."""
     kind, _ = _recognised(answers)
     if kind is not UNKNOWN_SERVER:
         return path in kind.more
@@ -81,10 +81,10 @@ def _wants(path: str, answers: Answers) -> bool:
 
 
 def asking(known: Mapping[str, tuple[int, Any]]) -> Asking:
-    """Ask a server for its status pages, whoever gets the paths that this yields.
+    """Yield the paths of a server's status pages, for the caller to get; return the answers.
 
-    It returns what they say; None where the first that is asked for does not answer. ``known``: the
-    status and the JSON value of those that need not be asked for.
+    It returns None if the first page is not answered. ``known``: status and JSON value of the pages
+    that need not be asked for.
     """
     statuses: dict[str, int] = {}
     pages: dict[str, Any] = {}
@@ -117,7 +117,7 @@ def asking(known: Mapping[str, tuple[int, Any]]) -> Asking:
 
 
 def look_of(url: str, wall: float, moment: float, answers: Answers) -> Look:
-    """Return the look at a server that answered; arguments as in Look."""
+    """Return the Look at a server that gave ``answers``; the other arguments: see there."""
     statuses, sample = answers.statuses, answers.sample
     metrics = MetricsPage.UNKNOWN
     if statuses.get(METRICS) == 200 and sample is not None:
@@ -144,7 +144,7 @@ def look_of(url: str, wall: float, moment: float, answers: Answers) -> Look:
         measures=_measures(model.get("meta")),
         start=sample.start if sample is not None else None,
     )
-    # Which kind it is may not be known yet; each reads its own pages.
+    # While the server's kind is not known, every kind reads its own pages.
     for one in all_kinds() if kind is UNKNOWN_SERVER else (kind,):
         look = one.look(look, answers) if one.look is not None else look
     return look
@@ -155,15 +155,15 @@ def _name(value: Any) -> str | None:
 
 
 def _measures(meta: Any) -> str | None:
-    """Return what tells apart two models of one name."""
+    """Return figures by which two models of one name differ, None if there are none."""
     found = [number(meta.get(name)) for name in _MEASURES] if isinstance(meta, dict) else []
     return " ".join(map(str, found)) if any(found) else None
 
 
 def profile_from_look(look: Look, before: Profile | None = None) -> Profile:
-    """Return what ``look`` tells; ``before``: what an earlier look at the same server told.
+    """Return the profile by ``look``; ``before``: that by earlier looks at the same server.
 
-    What a look does not say has not changed.
+    A value that a look does not report has not changed.
     """
     server, known = look.server, before or Profile()
     if server is None:
@@ -190,32 +190,32 @@ def _context(look: Look, before: Memory) -> Memory:
 
 
 def lasting() -> tuple[str, ...]:
-    """Return pages that say the same for as long as the server runs; the cheapest first."""
+    """Return the pages that do not change while the server runs; the cheapest first."""
     return (*(kind.version_page for kind in all_kinds() if kind.version_page), MODELS)
 
 
 class KnownPages:
-    """Which pages of one upstream need no second request, and what they said.
+    """The pages of one upstream that need no second request, with their answers.
 
-    ``begin`` each look, ``take`` what its pages say, ``settle`` it. A missing page can appear only
-    with another server, or after a restart; the list of models changes only then, too. For some
-    servers each request is costly.
+    Each look calls ``begin``, ``take`` for every page, and ``settle``. A missing page can appear
+    only with another server, or after a restart; the list of models changes only then, too. For
+    some servers each request is costly.
     """
 
     def __init__(self) -> None:
         self.forget()
 
     def forget(self) -> None:
-        """Know nothing: whoever comes back may be another."""
+        """Forget all pages: the next server may be another."""
         self._said: dict[str, Said] = {}
         self._looks = 0
         self._who: Identity | None = None
         self._kind = self._software = ""
 
     def begin(self) -> Mapping[str, Said]:
-        """Begin a look: return what need not be asked for in it.
+        """Begin a look: return the pages that need not be asked for in it.
 
-        Something always is: whether the server is there must be seen.
+        At least one page always is asked for, to see whether the server is up.
         """
         self._looks += 1
         if self._looks > _REMIND:
@@ -223,8 +223,8 @@ class KnownPages:
             self._said = {path: said for path, said in self._said.items() if said[0] in ABSENT}
         known = dict(self._said)
         if kind_called(self._kind).metrics and not self._tells_start:
-            # From when it counts must be known exactly, and it may be started anew within a
-            # second, then with --metrics: an older one, which does not tell.
+            # The beginning of the counters must be known exactly, but older servers, which do not
+            # report their start, may be restarted within a second, now with --metrics.
             known.pop(METRICS, None)
         if HEALTH in known:
             alive = (path for path in lasting() if path in known and known[path][0] == 200)
@@ -232,16 +232,16 @@ class KnownPages:
         return known
 
     def take(self, path: str, status: int, value: Any) -> None:
-        """Remember what a page said, if that is worth it."""
+        """Remember a page's answer, if it does not change while the server runs."""
         if status in ABSENT or (status == 200 and path in lasting()):
             self._said[path] = status, value
 
     def settle(self, look: Look, software: str = "") -> tuple[Look, bool]:
-        """Return ``look`` without what it does not tell, and whether all is to be asked for anew.
+        """Return ``look`` without uncertain values, and whether to ask for all pages again.
 
-        That is at once, when another server, or another start of it, is seen: from when its
-        pages are there must be known exactly, above all its counters. ``software``: how it calls
-        itself in each answer.
+        That is done at once if it shows another server, or a restart: the beginning of its pages,
+        above all of its counters, must be known exactly. ``software``: the header Server of its
+        answers.
         """
         if look.state is not UpstreamState.UP:
             self.forget()
@@ -254,7 +254,7 @@ class KnownPages:
         self._software = software or self._software
         if look.server is not None:
             self._kind = look.server.kind
-        if METRICS in self._said and not is_sure:  # it may have been started anew
+        if METRICS in self._said and not is_sure:  # the server may have been restarted
             look = replace(look, metrics=MetricsPage.UNKNOWN)
         return look, False
 
@@ -264,9 +264,9 @@ class KnownPages:
 
 
 def question(request: Request, dialect: Dialect) -> Request:
-    """Return a request that a server of ``dialect`` turns down without evaluating anything.
+    """Return a request that a server of ``dialect`` refuses without evaluating anything.
 
-    It has the credentials of ``request``, since some servers look at these first.
+    It has the credentials of ``request``, since some servers check these first.
     """
     headers = credentials_in(request.headers, VERSION_HEADERS)
     return replace(
@@ -279,11 +279,11 @@ def question(request: Request, dialect: Dialect) -> Request:
 
 
 def is_served(status: int, body: bytes) -> bool | None:
-    """Return whether the answer to ``question`` is that of a server of its dialect.
+    """Return whether the answer to ``question`` comes from a server of its dialect.
 
-    None: it does not tell (a gateway whose server is down). LM Studio answers 200 to every path
-    and says ``Unexpected endpoint`` in the body; a server that knows the path may answer 404 to
-    a model it does not have, in Anthropic's form.
+    None: the answer does not show it (a gateway whose server is down). LM Studio answers 200 to
+    every path, with ``Unexpected endpoint`` in the body; a server that knows the path may answer
+    404 about a model that it does not have, in Anthropic's form.
     """
     if status in (429, 502, 503, 504, 508):
         return None

@@ -1,11 +1,11 @@
-"""The order of requests at one server: which goes at once, and which waits for another.
+"""The order of requests at one server: each goes at once, or waits for another one.
 
-Two reasons to wait. A *head* (all that a prompt has before its first message) that is being read
-for another request is read once, if the server shares it among requests that run. A *place* of
-which there are too few stays with its conversation while that is about to go on. Both waits end
-with what is waited for, at the latest after ``most`` seconds. Pure: time is an argument.
+There are two reasons to wait. A *head* (the part of a prompt before its first message) that is
+being read for another request is read only once, if the server shares it among running requests. A
+*place*, if there are too few, stays with its conversation while that is about to go on. Each wait
+ends with its reason, at the latest after ``most`` seconds. Pure: time is an argument.
 
-Nobody waits for another owner's request: what one person sends decides nothing for another.
+No request waits for another owner's: one person's requests have no effect on another's.
 """
 
 from __future__ import annotations
@@ -19,100 +19,100 @@ from typing import Any, NamedTuple
 from cacheproxy.core.kinds.profile import Shares
 
 _BESIDE = 2.0
-"""Times as long as alone that a prompt takes beside another: the server divides its speed."""
+"""Factor of a prompt's time beside another prompt: the server divides its speed."""
 _PAUSES, _LEAST_PAUSES = 5, 2
-"""Pauses of a conversation that are remembered, and from which on they tell the next one."""
+"""Pauses of a conversation that are remembered at most, and that a prediction needs at least."""
 _SOON = 1.0
-"""Seconds for which a conversation that goes on fast is expected, however short its pauses."""
+"""Seconds at least for which a conversation's next turn is expected, even after short pauses."""
 _MOST_KNOWN = 64
-"""Conversations whose pauses are remembered."""
+"""Conversations at most whose pauses are remembered."""
 
 
 class Terms(NamedTuple):
-    """What a server does with the prompts of several requests."""
+    """A server's treatment of several requests' prompts."""
 
     shares: bool = False
-    """A head that has been read serves others at once, and none while it is being read."""
-    moves: bool = False  #: it serves one request at a time: the next once that answer has ended
-    places: int | None = None  #: prompts that it keeps; None: enough
+    """Whether a head serves other requests as soon as it has been read, but not while it is."""
+    moves: bool = False  #: whether a head serves one request at a time, until its answer ends
+    places: int | None = None  #: number of prompts that it retains; None: enough
 
 
 @dataclass(eq=False, slots=True)
 class Ask:
-    """A request to one server, as far as its order there depends on it."""
+    """A request to one server, with the facts that decide its order there."""
 
-    owner: Hashable = b""  #: whose it is
-    conversation: Hashable = ""  #: its conversation,
-    lane: int = 0  #: and which of its parts that extend one another
-    root: Hashable = None  #: the conversation that it works for; None: none
-    names_agents: bool = False  #: whether its client says which conversation works for which
-    head: Any = None  #: equal to another's where both prompts begin with the same bytes
-    share: float = 0.0  #: the head's part of the prompt, by characters
-    is_read: bool = False  #: whether the server had the head before those that run
-    head_seconds: float | None = None  #: what it takes to read the head; None: nobody waits for it
-    seconds: float | None = None  #: what the whole prompt takes, where nothing of it is reused
-    label: str = ""  #: for people
+    owner: Hashable = b""  #: digest of the person who sent it
+    conversation: Hashable = ""  #: its conversation
+    lane: int = 0  #: number of its lane, a chain of prompts of which each extends the one before
+    root: Hashable = None  #: the conversation that its own works for as a subagent; None: none
+    names_agents: bool = False  #: whether its client names the conversation that another works for
+    head: Any = None  #: its prompt's head, equal for prompts that begin with the same bytes
+    share: float = 0.0  #: the head's share of the prompt, by characters
+    is_read: bool = False  #: whether the server had the head before the running requests
+    head_seconds: float | None = None  #: seconds to read the head; None: it waits for no head
+    seconds: float | None = None  #: seconds to read the whole prompt, if nothing is reused
+    label: str = ""  #: the conversation's name for users
     since: float = 0.0  #: when it came, in seconds of a monotonic clock
     until: float | None = None  #: when it goes at the latest; None: it has not waited
-    waits_for: Ask | None = None  #: whom it waits for
-    pause: float | None = None  #: seconds since its conversation's last answer, where that is known
-    was_taken: bool = False  #: another conversation had taken its place before it came back
+    waits_for: Ask | None = None  #: the request that it waits for
+    pause: float | None = None  #: seconds since its conversation's last answer, None if not known
+    was_taken: bool = False  #: whether another conversation had taken its place before
     beside: Shares | None = None
-    """What the reuse of its head tells, since it was sent beside requests with that."""
+    """The sharing that a reuse of its head proves, as it was sent beside requests with the head."""
 
     def is_kin(self, other: Ask) -> bool:
-        """Whether one is the other's conversation, or works for it: one may wait for the other."""
+        """Whether both have one conversation, or one works for the other's, and may wait for it."""
         mine, theirs = self.conversation, other.conversation
         return mine in (theirs, other.root) or theirs == self.root
 
 
 class Busy(NamedTuple):
-    """A request that the server works at."""
+    """A request that the server works on."""
 
-    ask: Ask  #: that was sent
-    is_reading: bool = True  #: it still reads the prompt
-    is_sure: bool = True  #: that is seen; else it follows from the speed
-    left: float | None = None  #: seconds until it has; None: nobody knows
-    ends: float | None = None  #: seconds until the answer ends; None: nobody knows
+    ask: Ask  #: the request
+    is_reading: bool = True  #: whether the server still reads its prompt
+    is_sure: bool = True  #: whether that was observed, not inferred from the speed
+    left: float | None = None  #: seconds until the prompt is read; None: not known
+    ends: float | None = None  #: seconds until the answer ends; None: not known
 
 
 @dataclass(eq=False, slots=True)
 class _Seat:
-    """A conversation's place, and how it goes on."""
+    """A conversation's place at the server, and its pauses."""
 
-    ask: Ask  #: its last request
-    running: int = 0  #: its requests that the server works at
+    ask: Ask  #: the conversation's last request
+    running: int = 0  #: number of its requests that the server works on
     ended: float | None = None  #: when its last answer ended
     pauses: deque[float] = field(default_factory=lambda: deque(maxlen=_PAUSES))
-    """Seconds between an answer and the next request, the last ones."""
+    """Seconds between its last answers and the next requests."""
 
     def is_due(self, now: float, most: float) -> bool:
-        """Whether its next turn is about to come, by its last pauses; unknown: it is not."""
+        """Whether the next turn is about to come, by the last pauses; not if these are too few."""
         if self.ended is None or len(self.pauses) < _LEAST_PAUSES:
             return False
         return now - self.ended < min(most, max(_SOON, 2 * median(self.pauses)))
 
 
 class Order:
-    """The order at one server. ``most``: seconds that one waits, at most.
+    """The order of requests at one server. ``most``: seconds that a request waits at most.
 
-    ``line``: those that wait, the first to have come first.
+    ``line``: the waiting requests, in the order in which they came.
     """
 
     def __init__(self, most: float) -> None:
         self.line: list[Ask] = []
         self._most = most
-        self._known: dict[Hashable, _Seat] = {}  # the one used last is the last
-        self._seated: list[_Seat] = []  # those that have a place, in the order of their use
+        self._known: dict[Hashable, _Seat] = {}  # the conversations, in the order of their use
+        self._seated: list[_Seat] = []  # the conversations with a place, in the same order
 
     def comes(self, ask: Ask, working: Iterable[Busy], terms: Terms, now: float) -> list[Ask]:
-        """Take ``ask`` in; return all that go now: this one is among them, or in the line."""
+        """Add ``ask``; return the requests to be sent now. ``ask`` is one of them, or waits."""
         ask.since = now
         self.line.append(ask)
         return self.look(working, terms, now)
 
     def look(self, working: Iterable[Busy], terms: Terms, now: float) -> list[Ask]:
-        """Return those of the line that go now, in their order. Each is worked at from now on."""
+        """Return the waiting requests to be sent now, in their order; they count as sent."""
         busy, gone = list(working), list[Ask]()
         for ask in tuple(self.line):
             other = None if self._is_late(ask, now) else self._waits_for(ask, busy, terms, now)
@@ -132,13 +132,13 @@ class Order:
         return gone
 
     def leaves(self, ask: Ask) -> None:
-        """Let go of one that waits no more."""
-        ask.waits_for = None  # else each would keep the one before, and that the one before it
+        """Remove ``ask`` from the line."""
+        ask.waits_for = None  # else each request would retain the one before
         if ask in self.line:
             self.line.remove(ask)
 
     def ended(self, ask: Ask, now: float) -> None:
-        """Take note that the answer to ``ask`` has ended, however it did."""
+        """Take note that the answer to ``ask`` has ended, whole or not."""
         seat = self._known.get((ask.conversation, ask.lane))
         if seat is not None and seat.running:
             seat.running, seat.ended = seat.running - 1, now
@@ -148,7 +148,7 @@ class Order:
         return ask.until is not None and now >= ask.until
 
     def _longest(self, ask: Ask, terms: Terms) -> float:
-        """Return for how long to wait: no longer than it takes to read the head once more."""
+        """Return the seconds to wait at most: no more than reading the head again would take."""
         if terms.places is not None or not ask.head_seconds:
             return self._most
         return min(self._most, _BESIDE * ask.head_seconds)
@@ -163,9 +163,9 @@ class Order:
 
     @staticmethod
     def _reader(ask: Ask, same: list[Busy], terms: Terms) -> Ask | None:
-        """Return whose head it waits for, where that saves more than it takes.
+        """Return the request for whose head ``ask`` should wait, None if waiting does not pay.
 
-        Beside that one its own would be read at half the speed.
+        Sent beside that request, the head would be read again, at half the speed.
         """
         assert ask.head_seconds is not None
         if terms.shares:
@@ -180,7 +180,7 @@ class Order:
         return first if left < worth else None
 
     def _sitter(self, ask: Ask, places: int, now: float) -> Ask | None:
-        """Return who has a place that ``ask`` would take away, None where one is free for it."""
+        """Return a request whose place ``ask`` would take away, None if it has or gets another."""
         seated, own = self._seated, self._known.get((ask.conversation, ask.lane))
         if len(seated) < places or own in seated:
             return None
@@ -189,7 +189,7 @@ class Order:
         return None
 
     def _keeps(self, seat: _Seat, ask: Ask, now: float) -> bool:
-        """Whether a place stays with its conversation, for all that ``ask`` has to say."""
+        """Whether the place of ``seat`` stays with its conversation, and does not go to ``ask``."""
         other = seat.ask
         if other.owner != ask.owner or ask.is_kin(other):
             return False
@@ -198,7 +198,7 @@ class Order:
         return other.names_agents and ask.names_agents and seat.is_due(now, self._most)
 
     def _sit_down(self, ask: Ask, terms: Terms) -> None:
-        """Have ``ask`` take its place: its conversation's own, a free one, or the idlest."""
+        """Give ``ask`` a place: its conversation's own, a free one, or the one idle the longest."""
         if terms.places is None:
             return
         key, seated = (ask.conversation, ask.lane), self._seated
@@ -224,5 +224,5 @@ class Order:
 
 
 def _same(one: Ask, other: Ask) -> bool:
-    """Whether two prompts of one owner begin alike."""
+    """Whether two requests have one owner and equal heads."""
     return one.owner == other.owner and other.head is not None and one.head == other.head

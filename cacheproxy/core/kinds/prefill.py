@@ -1,8 +1,8 @@
-"""How far a server is with a prompt, reported before its answer begins.
+"""A server's progress in a prompt, which it reports before its answer begins.
 
 Sources: mlx-lm's server writes a comment ``: keepalive 2048/11000`` after each piece of a prompt,
-counting the tokens that it evaluates; llama.cpp (``tools/server/README.md``) sends events with
-``prompt_progress`` if it is asked with ``return_progress``, cached tokens included.
+with the number of tokens that it evaluates; llama.cpp (``tools/server/README.md``) sends events
+with ``prompt_progress`` if the request has ``return_progress``, and counts cached tokens, too.
 """
 
 from __future__ import annotations
@@ -17,51 +17,52 @@ _COMMENT = re.compile(rb": ?keepalive (\d{1,12})/(\d{1,12})")
 _TOLD = re.compile(rb',\s*"prompt_progress"\s*:\s*\{[^{}]*\}')
 _ENDS = (b"\n", b"\r")
 _FIELDS = (b":", b"event:", b"data:", b"id:", b"retry:")
-"""How a line begins that may be a sign of life."""
+"""First bytes of a line that may be a sign of life."""
 _EARLY = frozenset(
     {"message_start", "ping", "keepalive", "response.heartbeat"}
     | {"response.created", "response.queued", "response.in_progress"}
 )
-"""Events that servers send before there is a token: vLLM begins with ``response.created``."""
+"""Events that servers send before the first token: vLLM begins with ``response.created``."""
 _LONGEST, _LONGEST_EARLY = 16 << 10, 1 << 20
-"""Bytes of a line, above which it is the answer's; ``response.created`` may repeat all tools."""
+"""Bytes above which a line counts as the answer; in an early event, since ``response.created`` may
+repeat all tools."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a prompt was read."""
+    """A server's progress in a prompt."""
 
-    done: int  #: tokens
-    total: int  #: tokens that are to be evaluated
+    done: int  #: tokens evaluated so far
+    total: int  #: tokens to be evaluated
 
     @property
     def share(self) -> float:
-        """From 0 to 1."""
+        """The part of the prompt that is evaluated, from 0 to 1."""
         return self.done / max(1, self.total)
 
 
 class PrefillReader:
-    """Reads an event stream until the answer begins: with its first token, or an error.
+    """The reader of an event stream until the answer begins: with its first token, or an error.
 
-    Comments are signs of life, not an answer; so is what only opens one. ``progress``: the last
-    that was told. ``has_begun``: whether the answer has.
+    Comments, and events that only open an answer, are signs of life. ``progress``: the last one
+    reported. ``has_begun``: whether the answer has begun.
 
-    ``strip_progress``: remove reports of progress, which the proxy, not the client, asked for.
-    The first event of a name would be in the stream anyway, and loses only that member.
+    ``strip_progress``: remove progress reports, which the proxy, not the client, requested. The
+    first event of each name would be in the stream anyway, and loses only that member.
     """
 
     def __init__(self, *, strip_progress: bool = False) -> None:
         self.progress: Progress | None = None
         self.has_begun = False
         self._strips = strip_progress
-        self._line = b""  # the beginning of one
-        self._is_early = False  # the event that is being read
-        self._named = b""  # the line with its name, held until it is known what it tells
+        self._line = b""  # an incomplete line
+        self._is_early = False  # whether the event being read is one of _EARLY
+        self._named = b""  # the line with that event's name, buffered until its data has come
         self._is_dropped = False
-        self._seen: set[bytes] = set()  # names of events
+        self._seen: set[bytes] = set()  # lines with names of earlier events
 
     def feed(self, data: bytes) -> bytes:
-        """Take the next bytes of the body, until it has begun; return those that go down."""
+        """Take the next bytes of the body, until the answer has begun; return the bytes to send."""
         lines = (self._line + data).splitlines(keepends=True)
         rest = self._line = b"" if not lines or lines[-1].endswith(_ENDS) else lines.pop()
         down = []
@@ -80,7 +81,7 @@ class PrefillReader:
         return b"".join([*down, self._named, *lines, rest]) if self._strips else data
 
     def close(self) -> bytes:
-        """Return what was held of a body that is over before the answer has begun."""
+        """Return the buffered bytes of a body that has ended before the answer began."""
         return self._named + self._line if self._strips else b""
 
     def _is_sign(self, line: bytes) -> bool:
@@ -98,7 +99,7 @@ class PrefillReader:
         return line.startswith(_FIELDS) or not line
 
     def _is_early_data(self, data: bytes) -> bool:
-        """Whether there is no token in it yet; take what it tells."""
+        """Whether ``data`` has no token yet; take the progress that it reports."""
         tells = b'"prompt_progress"' in data
         if self._is_early and not tells:
             return True
@@ -122,7 +123,7 @@ class PrefillReader:
             self.progress = Progress(done, total)
 
     def _kept(self, line: bytes) -> bytes:
-        """Return what goes down for a ``line``, and the one that was held."""
+        """Return the bytes to send for ``line``, with the buffered line before it."""
         named, self._named = self._named, b""
         if line.startswith(b"event:"):
             self._named = line
@@ -137,7 +138,7 @@ class PrefillReader:
 
 
 def _is_empty(choice: Any) -> bool:
-    """Whether a choice of a chunk of Chat Completions says nothing yet but whose turn it is."""
+    """Whether a choice in a chunk of Chat Completions has nothing but the role yet."""
     delta = choice.get("delta") if isinstance(choice, dict) else None
     if not isinstance(delta, dict) or choice.get("finish_reason"):
         return False

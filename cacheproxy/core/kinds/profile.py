@@ -1,8 +1,8 @@
-"""Profile: what is known of an upstream, as one value.
+"""The profile: all facts known of an upstream, as one value.
 
 A server's cache depends on the prompt that it renders and on its memory. Its pages or its answers
-show how it treats both; ``told_by`` says which of the two. Verdicts and advice use the profile;
-files and pages have it as plain values, people in words.
+show its treatment of both; ``told_by`` names the source. Verdicts and advice use the profile; files
+and pages have it as plain values, users see it in words.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from cacheproxy.core.kinds.placement import Placement
 from cacheproxy.core.prompt.prompt import PromptOrder
 
 UNKNOWN_KIND = "model server"
-"""What a server is called that does not tell what it is."""
+"""Name of a server whose software is not known."""
 Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """What is known of the upstream; None where it does not say."""
+    """The facts that the upstream reports about itself; None for those that it does not."""
 
-    kind: str = UNKNOWN_KIND  #: what software it is
-    version: str | None = None  #: as it spells it
-    model: str | None = None  #: the one that it serves
-    context: int | None = None  #: tokens
-    slots: int | None = None  #: how many prompts it holds at a time
+    kind: str = UNKNOWN_KIND  #: name of its software
+    version: str | None = None  #: version, as it spells it
+    model: str | None = None  #: the one model that it serves
+    context: int | None = None  #: tokens of a context
+    slots: int | None = None  #: number of prompts that it works on at a time
 
     @property
     def summary(self) -> str:
-        """One line for people."""
+        """The facts in one line, for users."""
         parts = [f"{self.kind} {self.version}" if self.version else self.kind]
         if self.model:
             parts.append(self.model)
@@ -47,7 +47,7 @@ class ServerFacts:
 
 
 class Thinking(StrEnum):
-    """What a template does with the reasoning of turns that have ended.
+    """A template's treatment of the reasoning of turns that have ended.
 
     ``ON_REQUEST``: dropped, unless a request's ``chat_template_kwargs`` ask to keep it.
     """
@@ -61,20 +61,20 @@ class Thinking(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ThinkingProfile:
-    """How reasoning fares."""
+    """A template's treatment of reasoning, in detail."""
 
-    way: Thinking = Thinking.UNKNOWN  #: what the template does with it
+    way: Thinking = Thinking.UNKNOWN  #: the treatment
     asked_by: tuple[str, bool] | None = None
-    """The member of chat_template_kwargs that keeps it, and its value."""
+    """The member of chat_template_kwargs by which reasoning is kept, and its value."""
     writes_empty: bool = False
-    """An empty block is written where there was none, and goes with the turn's end."""
+    """Whether a turn without reasoning gets an empty block, which is dropped when the turn ends."""
 
 
 class MemoryKind(StrEnum):
-    """How a server's memory of a prompt can be gone back in.
+    """The points to which a server's memory of a prompt can be rewound.
 
-    ``REWINDABLE``: to any token. ``CHECKPOINTED``: only to places that were saved (hybrid and
-    recurrent models, sliding windows). ``BLOCKS``: to the end of a whole block.
+    ``REWINDABLE``: any token. ``CHECKPOINTED``: only saved checkpoints (hybrid and recurrent
+    models, sliding windows). ``BLOCKS``: the end of any whole block.
     """
 
     REWINDABLE = "rewindable"
@@ -84,10 +84,10 @@ class MemoryKind(StrEnum):
 
 
 class Shares(StrEnum):
-    """When a server gives one request the beginning of a prompt that it reads for another.
+    """The time from which the beginning of a running request's prompt serves other requests.
 
-    ``READING``: while it reads that one. ``READ``: once it has, and answers. ``NEVER``: not before
-    that answer has ended.
+    ``READING``: while it is read. ``READ``: once it is read, during the answer. ``NEVER``: only
+    after the answer has ended.
     """
 
     READING = "while it is read"
@@ -97,27 +97,27 @@ class Shares(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What holds the prompts; None for what is not told."""
+    """A server's memory for prompts; None for facts that it does not report."""
 
-    kind: MemoryKind = MemoryKind.UNKNOWN  #: how it can be gone back in
+    kind: MemoryKind = MemoryKind.UNKNOWN  #: the points to which it can be rewound
     block: int | None = None  #: tokens of a block
-    is_hybrid: bool = False  #: the last whole block is never reused
-    slots: int | None = None  #: how many
+    is_hybrid: bool = False  #: whether the last whole block is never reused
+    slots: int | None = None  #: number of slots
     is_unified: bool | None = None  #: whether the slots share one memory
-    has_ram: bool | None = None  #: whether what leaves a slot is kept in RAM
+    has_ram: bool | None = None  #: whether prompts that leave a slot are saved in RAM
     context: int | None = None  #: tokens of one slot's context
     capacity: int | None = None  #: tokens in all
 
     def whole(self, prompt: int) -> int:
-        """Return how many of ``prompt`` tokens can be reused: the last is always computed anew."""
+        """Return the number of ``prompt`` tokens that can be reused: the last one never is."""
         size = self.block or 1
         return max(0, ((prompt - 1) // size - self.is_hybrid) * size)
 
 
 class Reporting(StrEnum):
-    """When a server's answers say how much of a prompt was reused.
+    """The answers in which a server reports the reused tokens of a prompt.
 
-    ``FLAGGED``: only since it was started with a flag; ``WHEN_SOME``: not where it is nothing.
+    ``FLAGGED``: all, if it was started with a flag. ``WHEN_SOME``: those with any reused tokens.
     """
 
     ALWAYS = "always"
@@ -129,31 +129,31 @@ class Reporting(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What is known of one upstream and the model that it serves."""
+    """The facts known of one upstream and the model that it serves."""
 
-    server: ServerFacts | None = None  #: what it says of itself
-    placement: Placement | None = None  #: what it does with late system messages
-    thoughts: ThinkingProfile = ThinkingProfile()  #: what becomes of reasoning
-    order: PromptOrder | None = None  #: what its template prints first; None: not known
-    tools_last: bool = False  #: the tools stand in the last user message
-    system_last: bool = False  #: the system text stands in the last user message
-    clock: str = ""  #: what the template prints of it: "the date", "the time", "" for nothing
-    page: str = ""  #: where it renders a conversation for us, "" for nowhere
-    memory: Memory = Memory()  #: what holds its prompts
-    reporting: Reporting = Reporting.UNKNOWN  #: whether its answers say what was reused
-    flag: str = ""  #: what to start it with so that it reports reuse
-    counts_reuse: bool = False  #: its /metrics count reused tokens
-    counter_moves: bool = False  #: that count was seen to rise: one that never does proves nothing
+    server: ServerFacts | None = None  #: facts that it reports about itself
+    placement: Placement | None = None  #: its treatment of late system messages
+    thoughts: ThinkingProfile = ThinkingProfile()  #: its template's treatment of reasoning
+    order: PromptOrder | None = None  #: the part that its template prints first; None: not known
+    tools_last: bool = False  #: whether the template puts the tools in the last user message
+    system_last: bool = False  #: the same for the system text
+    clock: str = ""  #: "the date" or "the time" if the template prints it, else ""
+    page: str = ""  #: path of the page that renders a conversation, "" for none
+    memory: Memory = Memory()  #: its memory for prompts
+    reporting: Reporting = Reporting.UNKNOWN  #: the answers in which it reports reused tokens
+    flag: str = ""  #: command-line flag with which it reports them
+    counts_reuse: bool = False  #: whether its /metrics have a counter of reused tokens
+    counter_moves: bool = False  #: whether that was seen to rise: one that never does is no proof
     reuses: bool | None = None  #: whether it ever reuses anything; None: not known
-    start: str | None = None  #: another after a restart
-    told_by: str = ""  #: how this is known, for people
-    grounds: str = ""  #: the evidence for what is thought of the memory, for people
+    start: str | None = None  #: mark of its start, which changes with every restart
+    told_by: str = ""  #: sources of all this, for users
+    grounds: str = ""  #: evidence for the belief about its memory, for users
 
 
 UNKNOWN = Profile()
-"""Of an upstream that nobody has asked."""
+"""The profile of an upstream of which nothing was learned yet."""
 _OF_TEMPLATE = ("placement", "thoughts", "order", "tools_last", "system_last", "clock")
-"""The fields of a Profile that a template's page tells."""
+"""Fields of a Profile that come from the rendering page."""
 
 
 _THINKING = {
@@ -177,15 +177,15 @@ _REPORTING = {
 
 
 def plain(profile: Profile) -> Json:
-    """Return ``profile`` as values that JSON can spell, without what is not known."""
+    """Return ``profile`` as JSON values, without unknown ones."""
     found: Json = _without_defaults(profile)
     return found
 
 
 def profile_in(value: Any) -> Profile | None:
-    """Return the profile that ``plain`` made such values of; None for any others.
+    """Return the profile that ``plain`` turned into ``value``; None if there is none.
 
-    Another version may have other words.
+    Another version of the proxy may have written other values.
     """
     try:
         return msgspec.convert(value, Profile)
@@ -194,7 +194,7 @@ def profile_in(value: Any) -> Profile | None:
 
 
 def for_people(profile: Profile) -> Json:
-    """Return what a page says besides who the server is and where late messages stand."""
+    """Return the profile for a page, which shows server and placement elsewhere."""
     found = plain(profile)
     found.pop("server", None)
     found.pop("placement", None)
@@ -202,14 +202,17 @@ def for_people(profile: Profile) -> Json:
 
 
 def says(profile: Profile) -> dict[str, str]:
-    """Return what is known in a line each: of the memory and its reporting, of the template."""
+    """Return one line about the memory and its reporting, one about the template, if known."""
     memory = "; ".join(_memory(profile))
     rendering = re.sub("^it ", "the template ", "; ".join(_template(profile)))
     return {name: text for name, text in (("memory", memory), ("rendering", rendering)) if text}
 
 
 def with_template(profile: Profile, found: Sequence[Profile]) -> Profile:
-    """Return ``profile`` with what its template told of each model: what holds for all."""
+    """Return ``profile`` with the template's fields of ``found``, one Profile for each model.
+
+    They are added only if all models have the same.
+    """
     last = found[-1]
     told_by = ", ".join(filter(None, (profile.told_by, last.page)))
     profile = replace(profile, page=last.page, told_by=told_by)
@@ -254,7 +257,7 @@ def _template(profile: Profile) -> Iterator[str]:
 
 
 def _without_defaults(value: Any) -> Any:
-    """Return the fields of a dataclass that are not as they are when nothing is known."""
+    """Return the fields of a dataclass that differ from their defaults, as plain values."""
     if not is_dataclass(value):
         return msgspec.to_builtins(value)
     return {

@@ -1,4 +1,4 @@
-"""One look at the upstream: whether it is there, its counters, its slots, what it serves."""
+"""One look at the upstream: its state, its counters, its slots, its model."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ HEALTH = "/health"
 METRICS = "/metrics"
 MODELS = "/v1/models"
 ABSENT = frozenset({401, 403, 404, 405, 501})
-"""Status codes by which a server says that it has no such page, or not for us."""
+"""Status codes of a page that a server does not have, or does not allow."""
 
 
 class UpstreamState(StrEnum):
-    """Whether the upstream can answer."""
+    """The upstream's state, as a look shows it."""
 
     UP = "up"
     LOADING = "loading"
     DOWN = "down"
-    STRANGE = "strange"  #: it answers with web pages, as no model server does
+    STRANGE = "strange"  #: it answers with web pages, so that it is no model server
 
 
 class MetricsPage(StrEnum):
-    """Whether the upstream tells its counters."""
+    """Whether the upstream has a page of metrics."""
 
     ON = "on"
     OFF = "off"
@@ -34,18 +34,18 @@ class MetricsPage(StrEnum):
 
 
 class ServerFigures(NamedTuple):
-    """Amounts of work, each None where it is not told."""
+    """A server's counters of its work, None for those that it does not report."""
 
-    prompt: float | None = None  #: tokens in all
-    reused: float | None = None  #: tokens of the prompts
-    evaluated: float | None = None  #: tokens of the prompts
-    generated: float | None = None  #: tokens
-    prefill: float | None = None  #: seconds
-    generation: float | None = None  #: seconds
-    requests: float | None = None  #: those that were finished
+    prompt: float | None = None  #: tokens of all prompts
+    reused: float | None = None  #: tokens of prompts that were reused
+    evaluated: float | None = None  #: tokens of prompts that were evaluated
+    generated: float | None = None  #: tokens generated
+    prefill: float | None = None  #: seconds of prefill
+    generation: float | None = None  #: seconds of generation
+    requests: float | None = None  #: number of finished requests
 
     def completed(self) -> ServerFigures:
-        """Return these, and of ``prompt``, ``reused`` and ``evaluated`` also the third of two."""
+        """Return the figures with ``prompt`` or ``evaluated`` computed from the other two."""
         prompt, reused, evaluated = self.prompt, self.reused, self.evaluated
         if prompt is None and reused is not None and evaluated is not None:
             prompt = reused + evaluated
@@ -59,71 +59,71 @@ NOTHING = ServerFigures()
 
 @dataclass(frozen=True, slots=True)
 class CacheConfig:
-    """How a server keeps prompts. None: not told."""
+    """A server's settings of its cache; None for those that it does not report."""
 
     block: int | None = None  #: tokens of a block
     capacity: int | None = None  #: tokens in all
-    is_hybrid: bool = False  #: a part of the model keeps a state beside the blocks
-    reuses: bool | None = None  #: whether prompts are looked up there at all
+    is_hybrid: bool = False  #: whether a part of the model has a state beside the blocks
+    reuses: bool | None = None  #: whether the cache is on
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One look at ``/metrics``. None: not told."""
+    """One reading of ``/metrics``; None for values that are not there."""
 
-    figures: ServerFigures  #: its counters, as told
-    model: str | None = None  #: the one name in its labels
-    start: str | None = None  #: of the process, as text
-    running: int | None = None  #: requests
-    waiting: int | None = None  #: requests
+    figures: ServerFigures  #: the counters, as reported
+    model: str | None = None  #: the one model named in the labels
+    start: str | None = None  #: start time of the process, as text
+    running: int | None = None  #: number of running requests
+    waiting: int | None = None  #: number of waiting requests
     kv: float | None = None  #: share of the KV cache in use, 0 to 1
-    cache: CacheConfig | None = None  #: how its memory is made
+    cache: CacheConfig | None = None  #: settings of the cache
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A KV lane of a server that has such. Nothing of what it holds."""
+    """A slot of the server's KV cache, without the text in it."""
 
-    id: int  #: its number
+    id: int  #: number of the slot
     context: int  #: tokens that it has room for
-    used: int  #: tokens that it holds
+    used: int  #: tokens that are in it
     busy: bool  #: whether a request runs in it
     task: int | None = None  #: number of its last request; None: it never had one
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What an upstream said of itself."""
+    """The facts that an upstream's status pages reported at one time."""
 
-    url: str  #: the upstream's
+    url: str  #: URL of the upstream
     wall: float  #: seconds since the epoch
-    moment: float  #: seconds on a clock that only goes forward
-    state: UpstreamState  #: whether it answers
-    metrics: MetricsPage = MetricsPage.UNKNOWN  #: what became of its page of metrics
-    sample: Sample | None = None  #: that page, if it was read
-    server: ServerFacts | None = None  #: None where it did not answer
+    moment: float  #: seconds of a monotonic clock
+    state: UpstreamState  #: the upstream's state
+    metrics: MetricsPage = MetricsPage.UNKNOWN  #: whether it has a page of metrics
+    sample: Sample | None = None  #: reading of that page, if there is one
+    server: ServerFacts | None = None  #: its own facts, None if it did not answer
     served: str | None = None
-    """The one model it serves; None where there are several, or none is named."""
-    file: str | None = None  #: where that model was read from, whatever name it is served under
-    measures: str | None = None  #: its parameters, bytes, vocabulary and trained context
-    slots: tuple[Slot, ...] = ()  #: of a server that has them
-    start: str | None = None  #: anything that is another after a restart; None: not told
+    """The one model that it serves; None if there are several, or none is named."""
+    file: str | None = None  #: file of that model, whatever name it is served under
+    measures: str | None = None  #: that model's parameters, bytes, vocabulary, trained context
+    slots: tuple[Slot, ...] = ()  #: its slots, if it has any
+    start: str | None = None  #: mark that changes with every restart; None: not reported
     tasks: int | None = None
-    """A number that only rises while the server runs; None: not told."""
-    formats: tuple[str, ...] = ()  #: in which its chat template prints the time
-    context: int | None = None  #: tokens that the one loaded model got
-    is_silent: bool = False  #: it is down, though it takes connections
-    has_cleared: bool = False  #: a slot held a prompt and holds none, though it is idle
+    """A number that only rises while the server runs; None: not reported."""
+    formats: tuple[str, ...] = ()  #: formats in which its chat template prints the time
+    context: int | None = None  #: tokens of the context of the one loaded model
+    is_silent: bool = False  #: whether it is down although it takes connections
+    has_cleared: bool = False  #: whether an idle slot has lost the prompt that was in it
 
     @property
     def figures(self) -> ServerFigures | None:
-        """The server's counters, if it told them."""
+        """The server's counters, None if it reported none."""
         is_told = self.metrics is MetricsPage.ON and self.sample is not None
         return self.sample.figures if is_told and self.sample is not None else None
 
     @property
     def kv(self) -> float | None:
-        """Share of the KV cache in use, 0 to 1: the server's own figure, or from its slots."""
+        """Share of the KV cache in use, 0 to 1: as reported, else computed from the slots."""
         if self.sample is not None and self.sample.kv is not None:
             return self.sample.kv
         context = sum(slot.context for slot in self.slots)
@@ -131,13 +131,13 @@ class Look:
 
 
 Identity = tuple[str | None, ...]
-"""What tells one server, and one model, from another; None for what it did not say."""
+"""Facts by which a server or its model differs from another; None for those not reported."""
 
 
 def identity_of(look: Look, before: Identity | None) -> tuple[Identity | None, bool]:
-    """Return who was looked at, and whether that is another than ``before``.
+    """Return the identity of the server, and whether it is another than ``before``.
 
-    What it does not say this time has not changed.
+    A fact that is not reported this time has not changed.
     """
     server = look.server
     if server is None:
@@ -153,17 +153,17 @@ def identity_of(look: Look, before: Identity | None) -> tuple[Identity | None, b
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What a server's pages answered."""
+    """The answers of a server's status pages."""
 
-    statuses: Mapping[str, int]  #: by path
-    pages: Mapping[str, Any]  #: JSON values of those that said 200, by path
-    sample: Sample | None = None  #: of the page of metrics
-    software: str = ""  #: what the answers' header Server says
-    is_web: bool = False  #: instead of models it lists a web page
+    statuses: Mapping[str, int]  #: status codes, by path
+    pages: Mapping[str, Any]  #: JSON values of pages with status 200, by path
+    sample: Sample | None = None  #: reading of the page of metrics
+    software: str = ""  #: the answers' header Server
+    is_web: bool = False  #: whether the list of models is a web page instead
 
     @property
     def model(self) -> Mapping[str, Any]:
-        """The first model that is listed, {} for none."""
+        """The first model in the list of models, {} for none."""
         page = self.pages.get(MODELS)
         data = page.get("data") if isinstance(page, dict) else None
         first = data[0] if isinstance(data, list) and data else None
@@ -171,24 +171,24 @@ class Answers:
 
     @property
     def owner(self) -> str:
-        """Whose that model is, in small letters."""
+        """The ``owned_by`` of that model, in lower case."""
         return (text(self.model.get("owned_by")) or "").lower()
 
 
 def text(value: Any) -> str | None:
-    """Return printable text of a sane length: it goes to a terminal."""
+    """Return ``value``, shortened, if it is printable text, else None: it goes to a terminal."""
     if not isinstance(value, str) or not value.isprintable():
         return None
     return value[:80]
 
 
 def number(value: Any) -> int | None:
-    """Return a positive whole number that a page said."""
+    """Return ``value`` if it is a positive whole number, else None."""
     return value if type(value) is int and 0 < value < 1 << 53 else None
 
 
 def only(page: Any, name: str) -> dict[str, Any]:
-    """Return the one object that ``page`` lists under ``name``; {} where there is not one."""
+    """Return the one object that ``page`` lists under ``name``; {} if there is not exactly one."""
     found = page.get(name) if isinstance(page, dict) else None
     if not isinstance(found, list) or len(found) != 1 or not isinstance(found[0], dict):
         return {}
@@ -196,7 +196,7 @@ def only(page: Any, name: str) -> dict[str, Any]:
 
 
 def gain(before: Look | None, now: Look) -> tuple[ServerFigures, bool]:
-    """Return what the counters in ``now`` gained, and whether they began anew.
+    """Return the gain of the counters in ``now``, and whether they began again.
 
     A counter rises while its server runs and begins at zero after a restart. So its gain between
     two looks is the difference or, after a restart, its present value.
@@ -209,7 +209,7 @@ def gain(before: Look | None, now: Look) -> tuple[ServerFigures, bool]:
 
 
 def _is_another(before: Look, now: Look) -> bool:
-    """Whether the server was restarted between the two."""
+    """Whether the server was restarted between the two looks."""
     if before.start is not None and now.start is not None and before.start != now.start:
         return True
     old = (*(before.figures or NOTHING), before.tasks)
