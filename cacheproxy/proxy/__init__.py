@@ -1,1 +1,1 @@
-"""How bytes move, with Twisted."""
+"""The relay of requests and answers between clients and model servers, with Twisted."""

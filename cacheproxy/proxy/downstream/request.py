@@ -24,8 +24,8 @@ from cacheproxy.proxy.transport import eager
 
 _LENGTH_SIZE = len(b"content-length")
 _BODILESS = (204, 304)
-"""Nor do they say a length: RFC 9110, section 8.6, forbids it to 204. A 304's would be another
-answer's, and clients have waited for as many bytes."""
+"""Statuses of answers without a body. Content-Length is left out, too: RFC 9110, section 8.6,
+forbids it to 204; with 304 it is the length of another answer, and clients have waited for it."""
 _REASONS = {int(status): status.phrase.encode() for status in HTTPStatus}
 
 _JSON: Headers = ((b"Content-Type", b"application/json"),)

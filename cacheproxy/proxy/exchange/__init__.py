@@ -1,1 +1,1 @@
-"""One request and its response, from the buffered request to the last byte."""
+"""One exchange: a request and its answer, from the buffered request to the last byte."""

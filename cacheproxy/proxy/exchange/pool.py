@@ -294,7 +294,7 @@ class Server:
 
     @property
     def slots(self) -> float:
-        """Number of prompts that the server works on at a time; 1 if not known."""
+        """Number of prompts that the server works on at a time: inf if it batches, 1 if unknown."""
         profile = self.profiling.profile
         if kind_of(profile).batches:
             return math.inf

@@ -1,1 +1,1 @@
-"""What is asked of a server beside the requests: its pages, its template, its counters."""
+"""Probes of a server besides clients' requests: its pages, its template, its counters."""

@@ -92,7 +92,7 @@ class Asker:
         self.wall = wall
         self._via = via
         self.known = KnownPages()
-        self._said: dict[tuple[str, str], tuple[float, int]] = {}
+        self._troubles: dict[tuple[str, str], tuple[float, int]] = {}
         self._failed: Exception | None = None
 
     async def answer(
@@ -239,11 +239,11 @@ class Asker:
         kind = type(error).__name__
         why = "it took too long" if kind == "TimeoutError" else kind
         now = self.reactor.seconds()
-        at, times = self._said.get((trouble, why), (-math.inf, 0))
+        at, times = self._troubles.get((trouble, why), (-math.inf, 0))
         if now - at < _LOGGED_AGAIN:
-            self._said[trouble, why] = at, times + 1
+            self._troubles[trouble, why] = at, times + 1
             return
-        self._said[trouble, why] = now, 0
+        self._troubles[trouble, why] = now, 0
         if times:
             why += f" ({times:,} times more since this was said)"
         _log.info("{trouble}: {why}", trouble=trouble, why=why)

@@ -143,7 +143,7 @@ class Poller(Service):
             self._loop.stop()
         if self._looking is not None:
             self._looking.cancel()
-        self._tell_first()
+        self._release()
 
     def _run(self) -> Deferred[None]:
         self._looking = Deferred.fromCoroutine(self._once())
@@ -160,7 +160,7 @@ class Poller(Service):
         if self.running:
             self.last = look
             self._deliver(look)
-            self._tell_first()
+            self._release()
 
     async def first_look(self, seconds: float) -> None:
         """Wait until the first look has been delivered, ``seconds`` at most."""
@@ -168,10 +168,10 @@ class Poller(Service):
             return
         waiting: Deferred[None] = Deferred()
         self._waiting.append(waiting)
-        self.asker.reactor.callLater(seconds, self._tell_first)
+        self.asker.reactor.callLater(seconds, self._release)
         await waiting
 
-    def _tell_first(self) -> None:
+    def _release(self) -> None:
         waiting, self._waiting = self._waiting, []
         for each in waiting:
             each.callback(None)

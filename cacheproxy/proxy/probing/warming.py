@@ -83,7 +83,7 @@ class Warming:
         self._seen = 0.0  # when the restart was seen: for turns whose start is not recorded
         self._has_ram: bool | None = None  # whether there is a RAM cache, as tried since
         self._idle = 0
-        self._conversations, self._seconds, self._told = 0, 0.0, 0
+        self._conversations, self._seconds, self._logged = 0, 0.0, 0
         self._refused: dict[int, Before] = {}
         self._reached: tuple[Before, int] | None = None  # progress of a prompt that was interrupted
         self._working: Deferred[None] | None = None
@@ -127,7 +127,7 @@ class Warming:
         self.give_way()
         self._refused.clear()
         self._reached = None
-        self._tell()
+        self._log_warmed()
 
     def _begin(self) -> None:
         self.is_on, self._idle = True, 0
@@ -204,9 +204,9 @@ class Warming:
         finally:
             self._seconds += asker.reactor.seconds() - began
 
-    def _tell(self) -> None:
+    def _log_warmed(self) -> None:
         """Log the conversations and tokens warmed since the restart, if any were."""
-        count, tokens = self._conversations, self.tokens - self._told
+        count, tokens = self._conversations, self.tokens - self._logged
         if tokens:
             _log.info(
                 "warmed {count} conversation{s}, {tokens:,} tokens in {seconds:.0f} s: "
@@ -217,7 +217,7 @@ class Warming:
                 seconds=self._seconds,
                 url=self._asker.upstream.url.text,
             )
-        self._conversations, self._seconds, self._told = 0, 0.0, self.tokens
+        self._conversations, self._seconds, self._logged = 0, 0.0, self.tokens
 
     async def _warm(self, turn: Before, request: Request, page: str, slots: Sequence[Slot]) -> bool:
         """Make the server read the prompt of ``request``; return whether it did.

@@ -1,1 +1,1 @@
-"""Requests of Messages clients to a server of Chat Completions."""
+"""The translation of Messages clients' requests for a server of Chat Completions."""

@@ -31,7 +31,7 @@ _ALONE = (
     "no Chat Completions at {upstream}, only Anthropic's Messages API, and the proxy translates "
     f"only the other way: use a model server that has {CHAT.path}, or a client that speaks Messages"
 )
-_TOLD: dict[str, dict[Dialect, bool]] = {
+_CONFIGURED: dict[str, dict[Dialect, bool]] = {
     "auto": {},
     "anthropic": {MESSAGES: True},
     "openai": _CHAT_ALONE,
@@ -56,8 +56,8 @@ class Translating:
         self._asker = asker
         self._spellings = spellings
         self._has_estimated = False
-        self._told = _TOLD[setting]
-        self._served = dict(self._told)
+        self._configured = _CONFIGURED[setting]
+        self._served = dict(self._configured)
         self._asking = DeferredLock()
 
     @property
@@ -142,7 +142,7 @@ class Translating:
 
     def forget(self) -> None:
         """Forget all but the setting: the upstream was down, or its API has changed."""
-        self._served = dict(self._told)
+        self._served = dict(self._configured)
 
     async def _learn(self, request: Request) -> bool:
         """Probe the upstream, which refused the path; return whether to translate ``request``.
