@@ -122,10 +122,7 @@ class Delivery:
     # The head.
 
     def take_head(self, head: ResponseHead, keys: frozenset[bytes], *, is_translated: bool) -> None:
-        """Record the upstream's head, and begin to tap the body.
-
-        ``keys``: the proxy's own, which must not be shown.
-        """
+        """Record the upstream's head, and begin to tap the body. ``keys``: see ``tap_of``."""
         record = self.record
         record.head_after = self._context.clock.seconds() - self.started
         record.status = head.status
@@ -282,7 +279,7 @@ class Delivery:
     def close(self, asked: int | None, keys: frozenset[bytes]) -> None:
         """Close listener and pings; record the answer's figures, and its body if retained.
 
-        ``asked``: see Attempt. ``keys``: the proxy's own, which must not be shown.
+        ``asked``: see Attempt. ``keys``: see ``shows_key``.
         """
         record, relay = self.record, self.relay
         if self.pings is not None:

@@ -113,10 +113,7 @@ class Servers:
         return [] if self._only is not None else [server.as_dict() for server in self.all]
 
     def warnings(self) -> list[str]:
-        """Return warnings about routes whose servers have different models.
-
-        A conversation that moves would go on with another model.
-        """
+        """Return warnings about routes on which a move would change a conversation's model."""
         if self._only is not None:
             return []
         found = []
