@@ -16,9 +16,19 @@ if TYPE_CHECKING:
     from cacheproxy.core.dialects.content import blocks_of
     from cacheproxy.core.document.edits import REMOVE, Edit, Raw
     from cacheproxy.core.document.pointer import match_paths, to_pointer
-    from cacheproxy.core.kinds.kind import CounterNames, FlagAdvice, RenderingPage, ServerKind
+    from cacheproxy.core.kinds.kind import (
+        CounterNames,
+        FlagAdvice,
+        Recognition,
+        RenderingPage,
+        Reuse,
+        ServerKind,
+        Serving,
+        Settings,
+        StatusReading,
+    )
     from cacheproxy.core.kinds.profile import Memory, MemoryKind, Reporting, ServerFacts
-    from cacheproxy.core.kinds.status import Slot
+    from cacheproxy.core.kinds.status import Sample, ServerFigures, Slot
     from cacheproxy.core.prompt.client import Client, lines_outside_code
     from cacheproxy.core.prompt.request import Request, messages_of
     from cacheproxy.core.rules.code_rule import CodeRule, quick
@@ -48,15 +58,22 @@ __all__ = [
     "MemoryKind",
     "Need",
     "Raw",
+    "Recognition",
     "Refusal",
     "RenderingPage",
     "Reporting",
     "Request",
+    "Reuse",
     "Rule",
+    "Sample",
     "ServerFacts",
+    "ServerFigures",
     "ServerKind",
+    "Serving",
+    "Settings",
     "Setup",
     "Slot",
+    "StatusReading",
     "Volatile",
     "blocks_of",
     "hookimpl",
@@ -81,9 +98,19 @@ _MODULES = {
     "core.rules.code_rule": ("CodeRule", "quick"),
     "core.rules.places": ("FIRST_USER_TEXT", "SYSTEM_HEAD", "SYSTEM_TEXT", "USER_TEXT"),
     "core.rules.rule": ("Rule",),
-    "core.kinds.kind": ("CounterNames", "FlagAdvice", "RenderingPage", "ServerKind"),
+    "core.kinds.kind": (
+        "CounterNames",
+        "FlagAdvice",
+        "Recognition",
+        "RenderingPage",
+        "Reuse",
+        "ServerKind",
+        "Serving",
+        "Settings",
+        "StatusReading",
+    ),
     "core.kinds.profile": ("Memory", "MemoryKind", "Reporting", "ServerFacts"),
-    "core.kinds.status": ("Slot",),
+    "core.kinds.status": ("Sample", "ServerFigures", "Slot"),
     "hookspecs": ("hookimpl",),
 }
 """Modules and the names they export, imported on first use, so that a command starts quickly."""

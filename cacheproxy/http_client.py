@@ -219,7 +219,7 @@ def explain(answer: SiteAnswer, url: str, model: str, option: str) -> str:
     """
     status, said = answer.status, answer.said()
     if "context" in said and status in {400, 413, 500}:
-        larger = f"{EXAMPLE.name}: {EXAMPLE.context} 32768"
+        larger = f"{EXAMPLE.name}: {EXAMPLE.settings.context} 32768"
         advice = f"start the server with a larger context ({larger})."
     elif "model" in said.lower() and status in {400, 404}:
         advice = f"the server has no model {model!r}; choose one of its models with --model."

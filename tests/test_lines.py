@@ -15,7 +15,6 @@ LONGER = {
     "cacheproxy/core/judge/judge.py": 377,
     "cacheproxy/daemon/process_parts.py": 354,
     "cacheproxy/doctor/trial.py": 356,
-    "cacheproxy/plugin/package.py": 356,
     "cacheproxy/web/pages.py": 408,
     "clients/openclaw/tests/test_openclaw.py": 460,
     "tests/browser/test_dashboard.py": 362,

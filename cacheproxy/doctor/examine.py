@@ -117,7 +117,7 @@ def _trials(inputs: Inputs, facts: Examination, guard: Guard, on_step: OnStep) -
     if server is None or inputs.send is False or not facts.edits:
         return
     kind = kind_of(guard.profile)
-    if kind.loads_models and not facts.is_named:
+    if kind.serving.loads_models and not facts.is_named:
         return
     # It is kept out of the proxy's records.
     as_probe = {"User-Agent": f"{DOCTOR}/1", PROBE.decode().title(): running.probe}
@@ -128,8 +128,8 @@ def _trials(inputs: Inputs, facts: Examination, guard: Guard, on_step: OnStep) -
         rules=facts.found.on,
         model=inputs.model or facts.upstream.model or NO_MODEL,
         may_send=guard.allows,
-        has_one_slot=kind.similarity > 0 and server.slots == 1,
-        counts=kind.reporting is Reporting.FLAGGED,
+        has_one_slot=kind.reuse.similarity > 0 and server.slots == 1,
+        counts=kind.reuse.reporting is Reporting.FLAGGED,
         is_off=guard.profile.reuses is False,
         memory=guard.profile.memory,
         heads=facts.heads,

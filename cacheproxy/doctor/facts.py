@@ -324,7 +324,8 @@ def learned(
         return answer.status, answer.body
 
     with contextlib.suppress(NoAnswerError):
-        for page in (kind.rendering for kind in all_kinds() if kind.rendering is not None):
+        pages = (kind.serving.rendering for kind in all_kinds())
+        for page in filter(None, pages):
             questions = learning(found, page, model or "", datetime.now(UTC), formats)
             with contextlib.suppress(rendering.NoPageError):
                 have_answered(questions, partial(render, page.path))

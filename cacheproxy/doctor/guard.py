@@ -106,7 +106,7 @@ class Guard:
         ``ours``: tokens of the longest of those that were, 0 if none was: what is no longer costs
         no more.
         """
-        alike = kind_of(self.profile).similarity
+        alike = kind_of(self.profile).reuse.similarity
         if self.ask is None or not alike:
             return True
         look = look_at_server(self.site).look

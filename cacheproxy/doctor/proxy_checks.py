@@ -100,7 +100,8 @@ def empty(facts: Examination) -> Iterator[Finding]:
 def larger_context(facts: Examination, one: Exchange) -> str:
     """Return what to do where a prompt of this exchange's client does not fit."""
     kind, client = facts.kind, facts.found.packages.clients.named(one.client)
-    larger = f"{kind.context} larger for {kind.called}, or " if kind.context else ""
+    flag = kind.settings.context
+    larger = f"{flag} larger for {kind.called}, or " if flag else ""
     return f"{larger}a smaller window for the client: {setup_command(client)}"
 
 

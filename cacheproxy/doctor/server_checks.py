@@ -17,7 +17,8 @@ from cacheproxy.http_client import shown
 from cacheproxy.observe.failures import Fault
 
 RAM_OFF = "off: a slot's prompt is lost when another conversation takes the slot"
-OTHER_TEMPLATE = f"start the server with another chat template: {EXAMPLE.name} {EXAMPLE.template}"
+_FLAG = EXAMPLE.settings.template
+OTHER_TEMPLATE = f"start the server with another chat template: {EXAMPLE.name} {_FLAG}"
 _CURE = "; the template keeps it if it is asked to and the client sends it back"
 _WITHOUT_CURE = "; cacheproxy knows no chat_template_kwargs that make the template keep it"
 _OPTION = (
@@ -38,14 +39,15 @@ def answering(facts: Examination) -> Iterator[Finding]:
     seconds, kind = upstream.seconds, facts.kind
     took = f"{max(1, seconds * 1e3):.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
     yield ok("upstream", f"{server.summary} at {shown(upstream.url)} answers in {took}")
-    if not kind.metrics:
+    flag = kind.settings.metrics
+    if not flag:
         return
     if upstream.look.metrics is MetricsPage.OFF:
         text = (
-            f"the server was started without {kind.metrics}, so nobody tells the speed that some "
+            f"the server was started without {flag}, so nobody tells the speed that some "
             "of its answers do not"
         )
-        yield warn("metrics", text, f"add {kind.metrics} to the {kind.name} command line")
+        yield warn("metrics", text, f"add {flag} to the {kind.name} command line")
     elif upstream.look.sample is not None:
         figures = upstream.look.sample.figures
         since = f"{figures.evaluated or 0:,.0f} prompt tokens evaluated"
@@ -79,12 +81,12 @@ def _not_tried(facts: Examination) -> Finding:
     if not facts.edits:
         text = "not tried: the server is not on your own network, and the proxy edits nothing there"
         return warn("reuse", text, "set edit_remote if the server is yours")
-    if facts.kind.loads_models and not facts.is_named:
+    if facts.kind.serving.loads_models and not facts.is_named:
         text = f"not tried: {server.kind} would load a model for the test, "
         text += "and perhaps unload another one"
         return warn("reuse", text, "name a model with --model")
     text = f"not tried: the server serves neither {' nor '.join(api.path for api in APIS)}"
-    state = warn if facts.kind.similarity else fail
+    state = warn if facts.kind.reuse.similarity else fail
     return state("reuse", text, "name the model server's root URL with --upstream")
 
 
@@ -147,23 +149,24 @@ def _of_trial(facts: Examination, trial: Trial, outcome: TrialOutcome) -> Findin
 
 def _saying(facts: Examination) -> str | None:
     """Return what makes a server tell what it reused, if anything does."""
-    return f"start {facts.kind.called} with {facts.kind.flag}" if facts.kind.flag else None
+    flag = facts.kind.settings.reports
+    return f"start {facts.kind.called} with {flag}" if flag else None
 
 
 def _caching(facts: Examination) -> str | None:
-    if facts.kind.keeps_none:
+    if facts.kind.reuse.is_never:
         return None
     start = "switch on the server's prompt cache, if it has one"
     if facts.profile.reuses:
         return "try again when the server is idle: it says itself that its prompt cache is on"
-    if facts.kind.caching is not None:
-        start = f"start {facts.kind.called} {facts.kind.caching.flag}"
+    if facts.kind.settings.caching is not None:
+        start = f"start {facts.kind.called} {facts.kind.settings.caching.flag}"
     return f"{start}, or try again when the server is idle"
 
 
 def _mend(facts: Examination, error: str) -> str | None:
     if "context" in error:
-        context = facts.kind.context
+        context = facts.kind.settings.context
         flag = f": {context} 32768" if context.startswith("-") else ""
         return f"start {facts.kind.called} with a larger context{flag}"
     if "401" in error or "403" in error:
@@ -187,7 +190,7 @@ def memory(facts: Examination) -> Iterator[Finding]:
     if came_back:
         yield ok("cache-ram", "on: a prompt that leaves its slot is kept and comes back")
     elif came_back is False:
-        yield warn("cache-ram", RAM_OFF, f"start {facts.kind.name} with {facts.kind.ram}")
+        yield warn("cache-ram", RAM_OFF, f"start {facts.kind.name} with {facts.kind.settings.ram}")
 
 
 def late_messages(facts: Examination) -> Iterator[Finding]:
@@ -225,9 +228,10 @@ def next_turns(facts: Examination) -> Iterator[Finding]:
             found.append(warn("template", f"{text}; no fix is known"))
     if profile.clock:
         text = f"the template prints {profile.clock}: the server reads all text behind it again "
-        fix = f"start {kind.called} with {kind.template}: a copy of the template without that line"
+        flag = kind.settings.template
+        fix = f"start {kind.called} with {flag}: a copy of the template without that line"
         text += _WHEN[profile.clock]
-        found.append(warn("template", text, fix if kind.template else None))
+        found.append(warn("template", text, fix if flag else None))
     if not found and profile.thoughts.way is not Thinking.UNKNOWN:
         text = (
             "this template only appends to a conversation with tools and thinking: the server "

@@ -19,7 +19,7 @@ from cacheproxy.record.exchange import Exchange, Outcome
 from cacheproxy.words import counted
 
 _LATER = (Judgement.OK, Judgement.BREAK)
-_LOG = EXAMPLE.log
+_LOG = EXAMPLE.settings.log
 _SHOWN = 40
 """Requests in the table; ``--json`` has all of them."""
 _HEAD = "   line   task slot   prompt   reused              new     time  verdict"
@@ -119,7 +119,7 @@ def _findings(
             "whether the server could go back in its memory (sliding window, recurrent model), "
             "nor what its cache in RAM holds"
         )
-        yield ok("figures", text, _LOG.verbose_tells)
+        yield ok("figures", text, _LOG.verbose_command)
 
 
 def _table(requests: Sequence[LoggedRequest]) -> Iterator[str]:

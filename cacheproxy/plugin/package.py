@@ -6,11 +6,9 @@ Each hook is a function, which is called by itself.
 from __future__ import annotations
 
 import inspect
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
-from functools import wraps
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from types import ModuleType
@@ -23,19 +21,16 @@ from cacheproxy.client_setup.need import Need, Setup
 from cacheproxy.core.adapt.adaptation import Adaptation
 from cacheproxy.core.adapt.table import NAMES
 from cacheproxy.core.kinds import known
-from cacheproxy.core.kinds.crowds import CrowdSetting
 from cacheproxy.core.kinds.kind import ServerKind
-from cacheproxy.core.kinds.profile import UNKNOWN_KIND, Memory, ServerFacts
-from cacheproxy.core.kinds.status import CacheConfig, Look
+from cacheproxy.core.kinds.profile import UNKNOWN_KIND
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.rules.checks import RULE_FIELDS, RuleError
 from cacheproxy.core.rules.code_rule import CodeRule, Normalizer, quick, settled
 from cacheproxy.core.rules.fold import kind_of, one_line
+from cacheproxy.plugin.server_kinds import LONGEST_NAME, Failed, guarded, is_kind
 
 _T = TypeVar("_T")
 Hook = Callable[..., Any]
-Failed = Callable[[str, BaseException | str], object]
-"""Called with the name of a failed plugin or kind, and the exception or the problem's words."""
 PREFIX = f"{hookspecs.PROJECT}_"
 """Prefix of all hook names."""
 MARK = f"{hookspecs.PROJECT}_impl"
@@ -64,10 +59,8 @@ TAKEN = frozenset(
 )
 """Names of our own plugins, which no other plugin may take."""
 SERVER_HOOK, ADAPTATION_HOOK = "cacheproxy_server", "cacheproxy_adaptations"
-_MOST_SERVERS, _LONGEST_KIND = 100, 40
+_MOST_SERVERS = 100
 _METHODS = ("needed", "refused", "edits")
-_CHECKED = (str, tuple, bool)
-_PATH = re.compile(r"/[!-~]*")
 _MOST_ERROR = 300
 _MOST_RULES = 1000
 
@@ -242,7 +235,7 @@ def _rules(hooks: Mapping[str, Hook], name: str) -> Iterator[Normalizer]:
 def _servers(hooks: Mapping[str, Hook]) -> tuple[ServerKind, ...]:
     """Return a plugin's kinds of servers; raises PluginError, and whatever the plugin raises."""
     found = tuple(islice(hooks[SERVER_HOOK](), _MOST_SERVERS + 1)) if SERVER_HOOK in hooks else ()
-    if not all(map(_is_kind, found)):
+    if not all(map(is_kind, found)):
         what = "cacheproxy.ServerKind objects with names, and fields of their types"
         raise PluginError(f"{SERVER_HOOK} returns {what}")
     names = {one.name for one in (*known.BUILT_IN, *found)}
@@ -260,30 +253,13 @@ def _adaptations(hooks: Mapping[str, Hook]) -> tuple[Adaptation, ...]:
     found = tuple(islice(hooks[ADAPTATION_HOOK](), _MOST_SERVERS + 1))
     names = [getattr(one, "name", None) for one in found]
     for one, name in zip(found, names, strict=True):
-        is_named = isinstance(name, str) and name.isprintable() and 0 < len(name) <= _LONGEST_KIND
+        is_named = isinstance(name, str) and name.isprintable() and 0 < len(name) <= LONGEST_NAME
         if not is_named or not all(callable(getattr(one, each, None)) for each in _METHODS):
             what = f"objects with a name, and {', '.join(_METHODS)}"
             raise PluginError(f"{ADAPTATION_HOOK} returns {what}")
     if len(set(names) | set(NAMES)) < len(names) + len(NAMES) or len(found) > _MOST_SERVERS:
         raise PluginError(f"{ADAPTATION_HOOK} returns a name that is there already, or too many")
     return found
-
-
-def _is_kind(one: object) -> bool:
-    """Whether ``one`` is a kind of server with a name and with fields of the right types."""
-    if type(one) is not ServerKind or not isinstance(one.name, str):
-        return False
-    plain = ServerKind("")
-    same = (type(getattr(plain, each.name)) for each in fields(plain))
-    typed = zip((getattr(one, each.name) for each in fields(one)), same, strict=True)
-    paths = (*one.pages, *one.probes, *one.more) if isinstance(one.pages, tuple) else ()
-    return (
-        0 < len(one.name) <= _LONGEST_KIND
-        and one.name.isprintable()
-        and any(map(str.isalnum, one.name))  # they identify it in captures and on pages
-        and all(isinstance(value, kind) for value, kind in typed if kind in _CHECKED)
-        and all(isinstance(path, str) and _PATH.fullmatch(path) for path in paths)
-    )
 
 
 def _summary(plugin: object) -> str:
@@ -303,54 +279,7 @@ def reason_of(error: BaseException) -> str:
 def put_in_force(packages: Iterable[Package], failed: Failed) -> None:
     """Recognise the kinds of servers of ``packages``; a kind whose function raises is left out."""
     known.put_in_force(
-        _guarded(server, f"{package.name}: {SERVER_HOOK}", failed)
+        guarded(server, f"{package.name}: {SERVER_HOOK}", failed)
         for package in packages
         for server in package.servers
-    )
-
-
-def _guarded(server: ServerKind, name: str, failed: Failed) -> ServerKind:
-    """Return ``server`` with its functions guarded: they never raise, nor return a wrong type."""
-
-    def guard(function: Any, kind: type, otherwise: Callable[..., Any]) -> Any:
-        @wraps(function)
-        def call(*values: Any, **named: Any) -> Any:
-            try:
-                found = function(*values, **named)
-                found = tuple(found) if kind is tuple else found
-            except KeyboardInterrupt:
-                raise
-            except BaseException as error:  # whatever its class
-                problem: BaseException | str = error
-            else:
-                if isinstance(found, kind):
-                    return found
-                problem = f"returned {kind_of(found)} instead of {getattr(kind, '__name__', kind)}"
-            known.leave_out(server.name)
-            failed(name, problem)
-            return otherwise(*values, **named)
-
-        return call if function is not None else None
-
-    counters, page = server.counters, server.rendering
-    if counters is not None:
-        read = guard(counters.read_config, CacheConfig, lambda _: CacheConfig())
-        counters = counters._replace(read_config=read)
-    if page is not None:
-        page = page._replace(spelled=guard(page.spelled, dict, lambda chat: chat))
-    start = server.start
-    if start is not None:
-        start = start[0], guard(start[1], str | None, lambda _: None)  # type: ignore[arg-type]
-    return replace(
-        server,
-        is_at=guard(server.is_at, bool, lambda _: False),
-        facts=guard(server.facts, ServerFacts, lambda _: ServerFacts()),
-        may_be=guard(server.may_be, bool, lambda _: False),
-        look=guard(server.look, Look, lambda look, _: look),
-        memory=guard(server.memory, Memory, lambda _, before: before),
-        room_for=guard(server.room_for, tuple, lambda **_: ()),
-        for_crowd=guard(server.for_crowd, CrowdSetting | None, lambda *_: None),  # type: ignore[arg-type]
-        start=start,
-        counters=counters,
-        rendering=page,
     )

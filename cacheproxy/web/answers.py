@@ -129,7 +129,8 @@ def todo(
 
 def _crowd(profile: Profile, seen: SeenCrowd) -> Iterator[Json]:
     kind = kind_of(profile)
-    setting = kind.for_crowd(seen.crowd, profile.memory) if kind.for_crowd is not None else None
+    for_crowd = kind.settings.for_crowd
+    setting = for_crowd(seen.crowd, profile.memory) if for_crowd is not None else None
     if setting is not None:
         about = "about " if seen.crowd is Crowd.TOGETHER else ""  # heads' tokens are estimated
         why = f"{kind.called}: {setting.says}. In the last {span(seen.seconds)} "
@@ -167,16 +168,17 @@ def _server(profile: Profile, look: Look | None, sums: Mapping[str, Any]) -> Ite
     if look is not None and look.state is UpstreamState.STRANGE:
         why = f"{look.url} answers with web pages. Give its URL with --upstream."
         yield _card("upstream-strange", "Name the model server", why)
-    if profile.reuses is False and kind.caching is not None:
-        yield _card("prompt-cache", f"Switch on {kind.called}'s prompt cache", kind.caching.says)
+    caching, metrics = kind.settings.caching, kind.settings.metrics
+    if profile.reuses is False and caching is not None:
+        yield _card("prompt-cache", f"Switch on {kind.called}'s prompt cache", caching.says)
     is_unmeasured = sums["prompt"] and not (sums["reused"] or sums["evaluated"])
-    flag = profile.flag or kind.flag
+    flag = profile.flag or kind.settings.reports
     if flag and is_unmeasured:
         why = f"Start it with {flag}: its answers say then how much they reused."
         yield _card("reporting", f"Have {kind.called} report reuse", why)
-    if look is not None and look.metrics is MetricsPage.OFF and kind.metrics:
+    if look is not None and look.metrics is MetricsPage.OFF and metrics:
         why = "then its counters tell the speed that some answers do not."
-        yield _card("metrics", f"Have {kind.called} count", f"Start it with {kind.metrics}: {why}")
+        yield _card("metrics", f"Have {kind.called} count", f"Start it with {metrics}: {why}")
 
 
 def _causes(

@@ -3,7 +3,15 @@
 import pytest
 
 from cacheproxy.core.kinds import known
-from cacheproxy.core.kinds.kind import CounterNames, RenderingPage, ServerKind
+from cacheproxy.core.kinds.kind import (
+    CounterNames,
+    Recognition,
+    RenderingPage,
+    ServerKind,
+    Serving,
+    Settings,
+    StatusReading,
+)
 from cacheproxy.core.kinds.profile import Memory, ServerFacts
 from cacheproxy.core.kinds.status import Answers, CacheConfig, Look, UpstreamState
 from cacheproxy.plugin.package import Package, put_in_force
@@ -22,15 +30,17 @@ def brought(odd):
     """The kind as it is in force, all of whose functions are ``odd``; what was said of it."""
     kind = ServerKind(
         "Odd",
-        is_at=odd,
-        facts=odd,
-        may_be=odd,
-        look=odd,
-        memory=odd,
-        room_for=odd,
-        start=("/start", odd),
-        counters=CounterNames("odd:", {}, read_config=odd),
-        rendering=RenderingPage("/render", spelled=odd),
+        recognition=Recognition(is_at=odd, may_be=odd),
+        reading=StatusReading(
+            facts=odd,
+            look=odd,
+            sample=odd,
+            memory=odd,
+            start=("/start", odd),
+            counters=CounterNames("odd:", {}, read_config=odd),
+        ),
+        serving=Serving(rendering=RenderingPage("/render", spelled=odd)),
+        settings=Settings(room_for=odd),
     )
     said = []
     package = Package("mine", "", "", servers=(kind,))
@@ -39,18 +49,19 @@ def brought(odd):
 
 
 CALLS = {
-    "is_at": (lambda kind: kind.is_at(ANSWERS), False),
-    "facts": (lambda kind: kind.facts(ANSWERS), ServerFacts()),
-    "may_be": (lambda kind: kind.may_be(ANSWERS), False),
-    "look": (lambda kind: kind.look(LOOK, ANSWERS), LOOK),
-    "memory": (lambda kind: kind.memory(LOOK, Memory(slots=3)), Memory(slots=3)),
+    "is_at": (lambda kind: kind.recognition.is_at(ANSWERS), False),
+    "facts": (lambda kind: kind.reading.facts(ANSWERS), ServerFacts()),
+    "may_be": (lambda kind: kind.recognition.may_be(ANSWERS), False),
+    "look": (lambda kind: kind.reading.look(LOOK, ANSWERS), LOOK),
+    "memory": (lambda kind: kind.reading.memory(LOOK, Memory(slots=3)), Memory(slots=3)),
+    "sample": (lambda kind: kind.reading.sample(ANSWERS), None),
     "room_for": (
-        lambda kind: kind.room_for(was_taken=True, is_full=True, has_ram=None, slots=1),
+        lambda kind: kind.settings.room_for(was_taken=True, is_full=True, has_ram=None, slots=1),
         (),
     ),
-    "start": (lambda kind: kind.start[1]({}), None),
-    "read_config": (lambda kind: kind.counters.read_config({}), CacheConfig()),
-    "spelled": (lambda kind: kind.rendering.spelled({"messages": []}), {"messages": []}),
+    "start": (lambda kind: kind.reading.start[1]({}), None),
+    "read_config": (lambda kind: kind.reading.counters.read_config({}), CacheConfig()),
+    "spelled": (lambda kind: kind.serving.rendering.spelled({"messages": []}), {"messages": []}),
 }
 
 

@@ -161,7 +161,7 @@ def _about(reason: Reason | None, case: _Case) -> Iterator[Advice]:
 
 
 def _unmeasured(case: _Case) -> Iterator[Advice]:
-    flag = case.profile.flag or case.server.flag
+    flag = case.profile.flag or case.server.settings.reports
     if flag and case.profile.reporting in (Reporting.FLAGGED, Reporting.UNKNOWN):
         yield Advice(
             case.server.called, f"{flag}: with this flag the server reports what it reused"
@@ -174,14 +174,14 @@ def _evicted(case: _Case) -> Iterator[Advice]:
     if Sign.RESTARTED in case.verdict.evidence:
         yield Advice("nothing", "the server was restarted; this happens once")
         return
-    evidence, server = case.verdict.evidence, case.server
-    room: Iterable[FlagAdvice] = server.room
-    if server.room_for is not None:
+    evidence, settings = case.verdict.evidence, case.server.settings
+    room: Iterable[FlagAdvice] = settings.room
+    if settings.room_for is not None:
         was_taken, is_full = Sign.OTHERS in evidence, Sign.FULL in evidence
         memory = case.profile.memory
         has_ram, slots = memory.has_ram, memory.slots
-        room = server.room_for(was_taken=was_taken, is_full=is_full, has_ram=has_ram, slots=slots)
-        if was_taken and slots != 1 and server.for_crowd is not None:
+        room = settings.room_for(was_taken=was_taken, is_full=is_full, has_ram=has_ram, slots=slots)
+        if was_taken and slots != 1 and settings.for_crowd is not None:
             yield Advice("see", "cacheproxy doctor names the setting, if this happens often")
             if not (room := tuple(room)):
                 return
@@ -192,7 +192,7 @@ def _checkpoint(case: _Case) -> Iterator[Advice]:
     """What parts the prompts comes first: where they do not part, nobody has to go back."""
     if case.verdict.beneath is not None:
         yield from _about(case.verdict.beneath, case)
-    points = case.server.points
+    points = case.server.settings.points
     yield from case.set(points, "that makes more places to go back to")
 
 
@@ -232,8 +232,10 @@ def _thinking(case: _Case) -> Iterator[Advice]:
 
 
 def _own_template(case: _Case, which: str) -> Iterator[Advice]:
-    if case.server.template:
-        yield Advice(case.server.called, f"{case.server.template}: with a copy of it {which}")
+    if case.server.settings.template:
+        yield Advice(
+            case.server.called, f"{case.server.settings.template}: with a copy of it {which}"
+        )
 
 
 def _context(case: _Case) -> Iterator[Advice]:
@@ -241,9 +243,9 @@ def _context(case: _Case) -> Iterator[Advice]:
     context = memory.context or (case.profile.server and case.profile.server.context) or 0
     shares = (memory.slots or 1) if memory.is_unified is False else 1
     now = f" than {context * shares:,} tokens" if context else ""
-    if case.server.context:
+    if case.server.settings.context:
         parts = f" ({shares} slots share it out)" if shares > 1 else ""
-        why = f"{case.server.context} larger{now}{parts}: it was full"
+        why = f"{case.server.settings.context} larger{now}{parts}: it was full"
         if case.verdict.reason is Reason.CONTEXT_SHIFTED:
             why += ", so the server dropped its start"
         yield Advice(case.server.called, why)
@@ -254,20 +256,20 @@ def _not_cached(case: _Case) -> Iterator[Advice]:
     if Sign.NOT_WANTED in case.verdict.evidence:
         yield Advice("the client", 'without "cache_prompt": false: this request asked for no cache')
         return
-    if case.server.keeps_none:
+    if case.server.reuse.is_never:
         yield Advice(
             "nothing", f"{case.server.called} has no prompt cache: another server would help"
         )
         return
-    caching = case.server.caching
+    caching = case.server.settings.caching
     yield from case.set([caching] if caching else (), "for its prompt cache")
 
 
 def _model(case: _Case) -> Iterator[Advice]:
     yield Advice("nothing", "each model has its own cache")
     yield from case.of_client(Reason.MODEL_CHANGED)
-    if case.server.models:
-        why = f"{case.server.models}: both models stay loaded, if the memory is enough"
+    if case.server.settings.models:
+        why = f"{case.server.settings.models}: both models stay loaded, if the memory is enough"
         yield Advice(case.server.called, why)
 
 

@@ -259,7 +259,8 @@ def _mends(profile: Profile) -> bool:
     server, placement = profile.server, profile.placement
     if placement is not None and placement.late is Late.HOISTED:
         return True
-    return server is not None and server.kind != UNKNOWN_KIND and bool(kind_of(profile).repairs)
+    is_known = server is not None and server.kind != UNKNOWN_KIND
+    return is_known and bool(kind_of(profile).serving.repairs)
 
 
 def _mended(piece: Piece, repair: Repair) -> Piece:

@@ -1,6 +1,6 @@
-"""ServerKind: what is true of every server of one kind, as one value.
+"""ServerKind: everything that is true of all servers of one kind, as one value.
 
-Each kind has a module beside this one; ``kinds`` has the table of them all, and plugins add to it.
+Each kind has a module beside this one; ``known`` has the table of all, and plugins add to it.
 """
 
 from __future__ import annotations
@@ -14,191 +14,232 @@ from typing import Any, NamedTuple
 from cacheproxy.core.dialects.dialect import Dialect
 from cacheproxy.core.kinds.crowds import Crowd, CrowdSetting
 from cacheproxy.core.kinds.profile import Memory, Reporting, ServerFacts, Shares
-from cacheproxy.core.kinds.status import Answers, CacheConfig, Look, number, text
+from cacheproxy.core.kinds.status import Answers, CacheConfig, Look, Sample, number, text
 
 Json = dict[str, Any]
 UNLIKE = 0.1
-"""The share of a prompt up to which another is another prompt: what llama-server goes by."""
+"""llama-server's default share of a prompt in common, up to which a slot's prompt is another."""
 _VERSION = re.compile(r"v?(\d{1,6})\.(\d{1,6})\.(\d{1,6})", re.ASCII)
 
 
 class FlagAdvice(NamedTuple):
-    """What to set, and what it does."""
+    """A setting of a server, and its effect."""
 
-    flag: str  #: as it is written, with its value
-    does: str  #: for people
+    flag: str  #: the setting as it is written, with its value
+    does: str  #: its effect, for people
 
     @property
     def says(self) -> str:
-        """Both, for people."""
+        """Setting and effect, for people."""
         return f"{self.flag}: {self.does}"
 
 
 class Repair(NamedTuple):
-    """What becomes of a beginning of system text that a server mends by itself."""
+    """A beginning of system text that a server replaces by itself."""
 
-    text: re.Pattern[str]  #: what it begins with
-    becomes: str  #: what the server makes of it
+    text: re.Pattern[str]  #: pattern of that beginning
+    becomes: str  #: its replacement, as ``re.sub`` takes it
 
 
 class RenderingPage(NamedTuple):
-    """Where a server renders a conversation for us, and evaluates nothing."""
+    """The page where a server renders a conversation, and evaluates nothing."""
 
-    path: str  #: takes a body of Chat Completions, by POST
-    also: Mapping[str, Any] = {}  #: what it is asked for besides
-    is_alone: bool = False  #: prompts of other APIs than that are put together otherwise
-    spelled: Callable[[Json], Json] = lambda chat: chat  #: the body as this page reads it
-    tokenizer: str = ""  #: the page that makes tokens of its text; "": it tells them itself
+    path: str  #: its path; it takes a body of Chat Completions, by POST
+    also: Mapping[str, Any] = {}  #: further members of that body
+    is_alone: bool = False  #: whether the server's other APIs put prompts together otherwise
+    spelled: Callable[[Json], Json] = lambda chat: chat  #: returns the body as this page reads it
+    tokenizer: str = ""  #: the page that makes tokens of its text; "": this page returns them
 
 
 class CounterNames(NamedTuple):
-    """How a server names the figures on its page of metrics."""
+    """The names of a server's figures in its /metrics."""
 
-    prefix: str  #: of each name
+    prefix: str  #: beginning of each name
     names: Mapping[str, tuple[str, ...]]
-    """Of each figure of ServerFigures, and of ``running``, ``waiting`` and ``kv``: the first that
-    is there counts, the sum of its series."""
-    config: str = ""  #: the series that says in its labels how the memory is made, "" for none
+    """Names of each figure of ServerFigures, and of ``running``, ``waiting`` and ``kv``: the first
+    that is there counts, as the sum of its series."""
+    config: str = ""  #: the series whose labels describe the memory, "" for none
     read_config: Callable[[Mapping[str, str]], CacheConfig] | None = None  #: reads these labels
-    comes_with_hits: bool = False  #: what was reused is not there until something was
+    comes_with_hits: bool = False  #: whether ``reused`` appears only with the first reuse
 
 
 class LogAdvice(NamedTuple):
-    """What is advised about what a server's log tells. Each is for people."""
+    """Advice about events in a server's log, each for people."""
 
-    verbose: str = ""  #: has it log requests
-    verbose_tells: str = ""  #: what to start it with, that all figures are there
-    memory: str = ""  #: where it could not go back in its memory
-    evicted: str = ""  #: where its RAM cache was full
-    ram_off: str = ""  #: where that is off
-    context: str = ""  #: where a prompt was too long
+    verbose: str = ""  #: advice if it logs no requests
+    verbose_command: str = ""  #: command with which it logs all figures
+    memory: str = ""  #: advice if it could not go back in its memory
+    evicted: str = ""  #: advice if its RAM cache was full
+    ram_off: str = ""  #: advice if its RAM cache is off
+    context: str = ""  #: advice if a prompt was too long
 
 
 _NO_LOG = LogAdvice()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ServerKind:
-    """What is true of every server of one kind. "", () and None where nothing is known.
+@dataclass(frozen=True, slots=True)
+class Recognition:
+    """The marks by which a server of the kind is recognised, and the pages to request for that.
 
-    All has a default but the name: of a server that speaks OpenAI's API no more is needed than the
-    marks by which it is told. Functions are called on the reactor, and depend on what they get.
+    ``owner`` or ``mark`` is enough; ``is_at`` replaces both.
     """
 
-    name: str  #: as its own documentation spells it
-    title: str = ""  #: in advice, if not its name
-    port: int = 0  #: where it listens unless it is told otherwise; 0: nobody knows
-    starts: str = ""  #: the command that starts it, as an example
-
-    # How it is recognised.
-    owner: str = ""  #: of its models, as /v1/models says it, in small letters
-    mark: tuple[str, str] = ("", "")  #: a page, and a member of its JSON object that tells
-    is_at: Callable[[Answers], bool] | None = None  #: what tells besides, instead of both
-    facts: Callable[[Answers], ServerFacts] | None = None
-    """What it says of itself; None: its version, model and context are read as most spell them."""
-    software: str = ""  #: how its header Server begins, if no other's does
+    owner: str = ""  #: owner of its models in /v1/models (``owned_by``), in lower case
+    mark: tuple[str, str] = (
+        "",
+        "",
+    )  #: a page, and the member of its JSON object that identifies it
+    is_at: Callable[[Answers], bool] | None = None  #: whether these answers are of such a server
+    software: str = ""  #: beginning of its header Server, if no other kind's begins so
     pages: tuple[str, ...] = ()
-    """Paths that each server is asked for (GET), whatever it is. ``probes`` cost others nothing."""
-    probes: tuple[str, ...] = ()  #: paths that others are asked for that nobody has recognised
-    may_be: Callable[[Answers], bool] | None = None  #: whether ``probes`` are worth it; None: yes
-    more: tuple[str, ...] = ()  #: paths that it alone is asked for, once it is recognised
-    version_page: str = ""  #: the one of these that has its ``version``
+    """Paths that every server is sent (GET), whatever its kind; ``probes`` cost others nothing."""
+    probes: tuple[str, ...] = ()  #: paths sent to servers that no kind has recognised yet
+    may_be: Callable[[Answers], bool] | None = None
+    """Whether ``probes`` are worth sending after these answers; None: always."""
+    more: tuple[str, ...] = ()  #: paths sent to recognised servers of this kind alone
+    version_page: str = ""  #: the one of these pages whose JSON object has its ``version``
+    lasting: tuple[str, ...] = ()
+    """Those of its pages that never change while the server runs: they are requested less often."""
 
-    # What its pages tell of its memory and its work.
+
+@dataclass(frozen=True, slots=True)
+class StatusReading:
+    """The functions that read a server's own pages: its memory, its work, its counters."""
+
+    facts: Callable[[Answers], ServerFacts] | None = None
+    """Its facts; None: version, model and context are read as most servers spell them."""
     look: Callable[[Look, Answers], Look] | None = None
-    """Returns the look with what its own pages say: slots, the start of the process."""
+    """The look, completed by what its own pages show: slots, the start of the process."""
     memory: Callable[[Look, Memory], Memory] | None = None
-    """Returns what holds its prompts; takes what was known before. None: the context alone."""
+    """The memory of its prompts, from a look and what was known before; None: the context alone."""
     start: tuple[str, Callable[[Any], str | None]] | None = None
-    """A page, and what reads in its JSON value what is another after a restart."""
-    counters: CounterNames | None = None  #: how its page of metrics is read
-    metrics: str = ""  #: the flag with which it has that page; "": it always has
+    """A page, and a function of its JSON value whose result differs after a restart."""
+    counters: CounterNames | None = None  #: names of the figures in its /metrics
+    sample: Callable[[Answers], Sample | None] | None = None
+    """Counters from any other page; None as its result: they are not shown. Used where /metrics has
+    no ``counters``."""
 
-    # What it reuses, and how it tells.
-    reporting: Reporting = Reporting.UNKNOWN  #: when its answers say what was reused
-    reports_since: tuple[int, int, int] | None = None
-    """The version since which they always do, and before which never."""
-    flag: str = ""  #: has answers say what was reused
-    counts_streams: bool = False
-    """Its streams of Chat Completions say what they took, asked for usage or not."""
-    keeps_none: bool = False  #: it reuses nothing, whatever is set
+
+@dataclass(frozen=True, slots=True)
+class Reuse:
+    """How a server reuses prompts, and how its answers report that."""
+
+    reporting: Reporting = Reporting.UNKNOWN  #: when its answers report reused tokens
+    since: tuple[int, int, int] | None = None
+    """The version since which they always do, and before which they never do."""
+    is_never: bool = False  #: it reuses nothing, whatever is set
     similarity: float = 0.0
     """The share of itself that a prompt must have in common with a slot's to get that slot, unless
     the server is told another; 0: it has no slots."""
-    batches: bool = False
-    """It works at as many prompts at a time as its memory holds: none waits for another's end."""
     shares: Shares = Shares.NEVER
-    """When requests that run share the beginning of their prompts, until answers show otherwise."""
+    """When running requests share the beginning of their prompts, until answers show otherwise."""
     moves_heads: bool = False
     """The beginning of a prompt serves one request at a time, and is free when that answer has
     ended: a request waits for that, where it is sooner than the beginning would be read."""
-    repairs: Mapping[Dialect | None, Repair] = field(default_factory=dict)
-    """What it mends by itself in prompts, by the dialect that it is spoken to in; None: in all."""
-    rendering: RenderingPage | None = None  #: where it shows what it renders
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """How a server serves prompts: what its API does, renders, mends and loads."""
+
+    batches: bool = False
+    """It evaluates as many prompts at a time as its memory has room for: none waits for another."""
+    counts_streams: bool = False
+    """Streams of Chat Completions report their usage, whether the request wants it or not."""
     progress: tuple[Dialect, ...] = ()
-    """The APIs in whose streams it says how far it is with a prompt, if it is asked to."""
-    loads_models: bool = (
-        False  #: whoever asks for a model has it loaded, and perhaps another unloaded
-    )
+    """The APIs whose streams report the progress of a prompt, if the request wants it."""
+    repairs: Mapping[Dialect | None, Repair] = field(default_factory=dict)
+    """Repairs that it makes in prompts by itself, by dialect of the request; None: in all."""
+    rendering: RenderingPage | None = None  #: the page that renders a conversation
+    loads_models: bool = False
+    """A request for a model has it loaded, and perhaps another one unloaded."""
     warms_at: str = ""
-    """The page that has a prompt read that is given as tokens, and nothing generated. "": it is not
+    """The page that evaluates a prompt given as tokens, and generates nothing. "": no prompt is
     warmed again after a restart, since it unloads models by itself, or nobody has tried."""
 
-    # What to advise: settings, as it spells them.
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The settings that advice names, as the server spells them; "", () and None: it has none."""
+
+    reports: str = ""  #: the flag with which its answers report reused tokens
+    metrics: str = ""  #: the flag with which it has /metrics; "": it always has
     room: tuple[FlagAdvice, ...] = ()  #: more memory for prompts
     room_for: Callable[..., Iterable[FlagAdvice]] | None = None
-    """Of these, what helps where a prompt was dropped. Takes by name: ``was_taken`` (by another
+    """Those of ``room`` that help where a prompt was dropped. By name: ``was_taken`` (by another
     conversation), ``is_full``, ``has_ram`` and ``slots`` (see Memory). None: all of ``room``."""
     for_crowd: Callable[[Crowd, Memory], CrowdSetting | None] | None = None
-    """The setting that several conversations at once need; returns None where its own fits."""
-    caching: FlagAdvice | None = None  #: how it is started to keep any
-    context: str = ""  #: a longer one
-    kwargs: str = ""  #: sets chat_template_kwargs for all requests, {} standing for their JSON
-    template: str = ""  #: has it use another chat template
+    """The setting that several conversations at once need; its result is None if none is needed."""
+    caching: FlagAdvice | None = None  #: the prompt cache switched on
+    context: str = ""  #: a longer context
+    kwargs: str = ""  #: chat_template_kwargs for all requests, with {} for their JSON
+    template: str = ""  #: another chat template
     points: tuple[FlagAdvice, ...] = ()  #: more places to go back to
-    models: str = ""  #: keeps several models loaded
-    ram: str = ""  #: keeps what leaves a slot, where that is off
-    log: LogAdvice = _NO_LOG  #: about what its log tells, if it can be read
+    models: str = ""  #: several models loaded at once
+    ram: str = ""  #: the RAM cache for prompts that leave a slot, where it is off
+    log: LogAdvice = _NO_LOG  #: advice about its log, if that can be read
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ServerKind:
+    """Everything that is true of all servers of one kind. "", () and None: not known.
+
+    Only the name has no default: a server that speaks OpenAI's API needs only a ``recognition``
+    besides. Functions are called on the reactor; their results depend on their arguments alone.
+    """
+
+    name: str  #: as its own documentation spells it
+    title: str = ""  #: name in advice; "": ``name``
+    port: int = 0  #: default port; 0: not known
+    starts: str = ""  #: example of a command that starts it
+    recognition: Recognition = Recognition()  #: how it is recognised
+    reading: StatusReading = StatusReading()  #: how its pages are read
+    reuse: Reuse = Reuse()  #: what it reuses, and how its answers report that
+    serving: Serving = Serving()  #: what it does with prompts besides
+    settings: Settings = Settings()  #: settings for advice
 
     @property
     def called(self) -> str:
-        """What it is called in advice."""
+        """Its name in advice."""
         return self.title or self.name
 
     def recognised(self, answers: Answers) -> ServerFacts | None:
-        """Return what a server that answered so says of itself; None: it is of another kind."""
-        if self.is_at is not None:
-            is_it = self.is_at(answers)
+        """Return the facts of the server that gave these answers; None: it is of another kind."""
+        marks, reading = self.recognition, self.reading
+        if marks.is_at is not None:
+            is_it = marks.is_at(answers)
         else:
-            page = answers.pages.get(self.mark[0])
-            is_its = isinstance(page, dict) and self.mark[1] in page
-            is_it = is_its or answers.owner == self.owner != ""
+            page = answers.pages.get(marks.mark[0])
+            is_its = isinstance(page, dict) and marks.mark[1] in page
+            is_it = is_its or answers.owner == marks.owner != ""
         if not is_it:
             return None
-        if self.facts is not None:
-            return self.facts(answers)
-        page = answers.pages.get(self.version_page)
+        if reading.facts is not None:
+            return reading.facts(answers)
+        page = answers.pages.get(marks.version_page)
         version = text(page.get("version")) if isinstance(page, dict) else None
         context = number(answers.model.get("max_model_len"))
         return ServerFacts(self.name, version, text(answers.model.get("id")), context)
 
     def reporting_of(self, version: str | None) -> Reporting:
-        """Return when answers of such a ``version`` say what was reused."""
-        if self.reports_since is None:
-            return self.reporting
+        """Return when answers of a server of this ``version`` report reused tokens."""
+        if self.reuse.since is None:
+            return self.reuse.reporting
         found = _VERSION.match(version or "")
         if found is None:
             return Reporting.UNKNOWN
-        is_new = tuple(map(int, found.groups())) >= self.reports_since
+        is_new = tuple(map(int, found.groups())) >= self.reuse.since
         return Reporting.ALWAYS if is_new else Reporting.NEVER
 
     def repair_of(self, dialect: Dialect | None) -> Repair | None:
-        """Return what it mends in prompts of a dialect."""
-        return self.repairs.get(dialect) or self.repairs.get(None)
+        """Return the repair that it makes in prompts of ``dialect``, None if it makes none."""
+        repairs = self.serving.repairs
+        return repairs.get(dialect) or repairs.get(None)
 
     def with_kwargs(self, member: tuple[str, bool]) -> str:
         """Return the flag that sets a member of chat_template_kwargs, "" if there is none."""
-        return self.kwargs.format(as_object(member)) if self.kwargs else ""
+        kwargs = self.settings.kwargs
+        return kwargs.format(as_object(member)) if kwargs else ""
 
 
 def as_object(member: tuple[str, bool]) -> str:

@@ -68,8 +68,8 @@ def _called(name: str, kinds: tuple[ServerKind, ...]) -> ServerKind:
 
 def name_of(software: str) -> str:
     """Return the name of the kind whose header Server begins so, "" where that does not tell."""
-    kinds = (kind for kind in all_kinds() if kind.software)
-    return next((kind.name for kind in kinds if software.startswith(kind.software)), "")
+    kinds = (kind for kind in all_kinds() if kind.recognition.software)
+    return next((kind.name for kind in kinds if software.startswith(kind.recognition.software)), "")
 
 
 def page_at(path: str) -> RenderingPage | None:
@@ -79,8 +79,8 @@ def page_at(path: str) -> RenderingPage | None:
 
 @lru_cache(maxsize=1)
 def _pages(kinds: tuple[ServerKind, ...]) -> dict[str, RenderingPage]:
-    pages = [kind.rendering for kind in kinds if kind.rendering is not None]
-    return {page.path: page for page in reversed(pages)}
+    pages = [kind.serving.rendering for kind in kinds]
+    return {page.path: page for page in reversed(pages) if page is not None}
 
 
 def _plain(name: str) -> str:

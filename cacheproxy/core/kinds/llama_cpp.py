@@ -28,9 +28,14 @@ from cacheproxy.core.kinds.kind import (
     CounterNames,
     FlagAdvice,
     LogAdvice,
+    Recognition,
     RenderingPage,
     Repair,
+    Reuse,
     ServerKind,
+    Serving,
+    Settings,
+    StatusReading,
 )
 from cacheproxy.core.kinds.profile import Memory, Reporting, ServerFacts
 from cacheproxy.core.kinds.status import MODELS, Answers, Look, Slot, number, text
@@ -205,59 +210,66 @@ LLAMA_CPP = ServerKind(
     _NAME,
     port=8080,
     starts="llama-server -m model.gguf --port 8080",
-    mark=(_PROPS, "default_generation_settings"),
-    facts=_facts,
-    software="llama.cpp",
-    pages=(SLOTS, _PROPS, MODELS),
-    look=_look,
-    memory=_memory,
-    start=(_PROPS, start_of),
-    counters=CounterNames(
-        "llamacpp:",
-        {
-            "evaluated": ("prompt_tokens_total",),
-            "reused": ("prompt_tokens_cached_total",),
-            "generated": ("tokens_predicted_total",),
-            "prefill": ("prompt_seconds_total",),
-            "generation": ("tokens_predicted_seconds_total",),
-            "running": ("requests_processing",),
-            "waiting": ("requests_deferred",),
-        },
+    recognition=Recognition(
+        mark=(_PROPS, "default_generation_settings"),
+        software="llama.cpp",
+        pages=(SLOTS, _PROPS, MODELS),
     ),
-    metrics="--metrics",
-    reporting=Reporting.ALWAYS,
-    counts_streams=True,  # in ``timings``
-    similarity=UNLIKE,
-    repairs={MESSAGES: CCH},
-    rendering=RenderingPage("/apply-template", tokenizer="/tokenize"),
-    warms_at="/completion",
-    progress=(CHAT, RESPONSES),
-    room=_ROOM,
-    room_for=_room_for,
-    for_crowd=setting_for,
-    caching=FlagAdvice("without --no-cache-prompt", 'and no "cache_prompt": false in requests'),
-    context="-c",
-    kwargs="--chat-template-kwargs '{}'",
-    template="--chat-template-file FILE",
-    points=(
-        FlagAdvice(
-            "--checkpoint-min-step 256",
-            "more places to go back to than one in 8,192 tokens, of 150 MB each with a 27B model "
-            "(no more than --ctx-checkpoints, 32, for a slot)",
-        ),
-        FlagAdvice(
-            "--swa-full",
-            "if the model has a sliding window (Gemma 3, gpt-oss): the server can then go back "
-            "to any token, but needs memory for the whole context",
+    reading=StatusReading(
+        facts=_facts,
+        look=_look,
+        memory=_memory,
+        start=(_PROPS, start_of),
+        counters=CounterNames(
+            "llamacpp:",
+            {
+                "evaluated": ("prompt_tokens_total",),
+                "reused": ("prompt_tokens_cached_total",),
+                "generated": ("tokens_predicted_total",),
+                "prefill": ("prompt_seconds_total",),
+                "generation": ("tokens_predicted_seconds_total",),
+                "running": ("requests_processing",),
+                "waiting": ("requests_deferred",),
+            },
         ),
     ),
-    ram=RAM_CACHE.flag,
-    log=LogAdvice(
-        verbose="start the server with --verbosity 4 to log requests",
-        verbose_tells="llama-server --verbosity 4 logs all of that",
-        memory="llama-server --checkpoint-min-step 256 (or --swa-full, for a sliding window)",
-        evicted="raise --cache-ram of llama-server",
-        ram_off=f"start llama-server with {RAM_CACHE.flag}",
-        context="a larger -c, or less in the client's window",
+    reuse=Reuse(reporting=Reporting.ALWAYS, similarity=UNLIKE),
+    serving=Serving(
+        counts_streams=True,  # in ``timings``
+        repairs={MESSAGES: CCH},
+        rendering=RenderingPage("/apply-template", tokenizer="/tokenize"),
+        warms_at="/completion",
+        progress=(CHAT, RESPONSES),
+    ),
+    settings=Settings(
+        metrics="--metrics",
+        room=_ROOM,
+        room_for=_room_for,
+        for_crowd=setting_for,
+        caching=FlagAdvice("without --no-cache-prompt", 'and no "cache_prompt": false in requests'),
+        context="-c",
+        kwargs="--chat-template-kwargs '{}'",
+        template="--chat-template-file FILE",
+        points=(
+            FlagAdvice(
+                "--checkpoint-min-step 256",
+                "more places to go back to than one in 8,192 tokens, of 150 MB each with a 27B "
+                "model (no more than --ctx-checkpoints, 32, for a slot)",
+            ),
+            FlagAdvice(
+                "--swa-full",
+                "if the model has a sliding window (Gemma 3, gpt-oss): the server can then go back "
+                "to any token, but needs memory for the whole context",
+            ),
+        ),
+        ram=RAM_CACHE.flag,
+        log=LogAdvice(
+            verbose="start the server with --verbosity 4 to log requests",
+            verbose_command="llama-server --verbosity 4 logs all of that",
+            memory="llama-server --checkpoint-min-step 256 (or --swa-full, for a sliding window)",
+            evicted="raise --cache-ram of llama-server",
+            ram_off=f"start llama-server with {RAM_CACHE.flag}",
+            context="a larger -c, or less in the client's window",
+        ),
     ),
 )

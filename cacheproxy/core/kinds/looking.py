@@ -49,13 +49,14 @@ _REMIND = 30
 
 def marks() -> dict[str, str]:
     """Return the pages that any model server is recognised by, each with the decisive member."""
-    found = dict(kind.mark for kind in all_kinds()) | {MODELS: "data"}
+    found = dict(kind.recognition.mark for kind in all_kinds()) | {MODELS: "data"}
     return {path: found[path] for path in _of_all() if path in found}
 
 
 def _of_all() -> dict[str, None]:
     """Return the pages that every server is asked for, in this order."""
-    return dict.fromkeys((HEALTH, METRICS, *(path for one in all_kinds() for path in one.pages)))
+    own = (path for one in all_kinds() for path in one.recognition.pages)
+    return dict.fromkeys((HEALTH, METRICS, *own))
 
 
 def identify(answers: Answers) -> ServerFacts:
@@ -75,9 +76,9 @@ def _wants(path: str, answers: Answers) -> bool:
     """Whether the page at ``path``, which not every server is asked for, can help with this one."""
     kind, _ = _recognised(answers)
     if kind is not UNKNOWN_SERVER:
-        return path in kind.more
-    asking = (one for one in all_kinds() if path in one.probes)
-    return any(one.may_be is None or one.may_be(answers) for one in asking)
+        return path in kind.recognition.more
+    marks = (one.recognition for one in all_kinds() if path in one.recognition.probes)
+    return any(one.may_be is None or one.may_be(answers) for one in marks)
 
 
 def asking(known: Mapping[str, tuple[int, Any]]) -> Asking:
@@ -91,7 +92,8 @@ def asking(known: Mapping[str, tuple[int, Any]]) -> Asking:
     sample: Sample | None = None
     software, is_there, is_web = "", False, False
     of_all = _of_all()
-    others = dict.fromkeys(path for one in all_kinds() for path in (*one.probes, *one.more))
+    marks = (one.recognition for one in all_kinds())
+    others = dict.fromkeys(path for one in marks for path in (*one.probes, *one.more))
     for path in of_all | others:
         if path in known:
             statuses[path], value = known[path]
@@ -119,15 +121,17 @@ def asking(known: Mapping[str, tuple[int, Any]]) -> Asking:
 def look_of(url: str, wall: float, moment: float, answers: Answers) -> Look:
     """Return the Look at a server that gave ``answers``; the other arguments: see there."""
     statuses, sample = answers.statuses, answers.sample
+    kind, server = _recognised(answers)
+    if sample is None and kind.reading.sample is not None:
+        sample = kind.reading.sample(answers)
     metrics = MetricsPage.UNKNOWN
-    if statuses.get(METRICS) == 200 and sample is not None:
+    if sample is not None and (statuses.get(METRICS) == 200 or sample is not answers.sample):
         metrics = MetricsPage.ON
     elif statuses.get(METRICS) in ABSENT or statuses.get(METRICS) == 200:
         metrics = MetricsPage.OFF
     loading = statuses.get(HEALTH) == 503 or 503 in statuses.values()
     model = only(answers.pages.get(MODELS), "data")
     served = _name(model.get("id"))
-    kind, server = _recognised(answers)
     state = UpstreamState.LOADING if loading else UpstreamState.UP
     if kind is UNKNOWN_SERVER and answers.is_web:
         state = UpstreamState.STRANGE
@@ -146,7 +150,7 @@ def look_of(url: str, wall: float, moment: float, answers: Answers) -> Look:
     )
     # While the server's kind is not known, every kind reads its own pages.
     for one in all_kinds() if kind is UNKNOWN_SERVER else (kind,):
-        look = one.look(look, answers) if one.look is not None else look
+        look = one.reading.look(look, answers) if one.reading.look is not None else look
     return look
 
 
@@ -174,11 +178,11 @@ def profile_from_look(look: Look, before: Profile | None = None) -> Profile:
     is_on = known.reuses if cache is None else cache.reuses
     return Profile(
         server=server,
-        memory=(kind.memory or _context)(look, known.memory),
+        memory=(kind.reading.memory or _context)(look, known.memory),
         reporting=kind.reporting_of(server.version),
-        flag=kind.flag,
+        flag=kind.settings.reports,
         counts_reuse=counts or known.counts_reuse,
-        reuses=is_on if not kind.keeps_none else False,
+        reuses=is_on if not kind.reuse.is_never else False,
         start=look.start or known.start,
         told_by="its status pages",
     )
@@ -191,7 +195,7 @@ def _context(look: Look, before: Memory) -> Memory:
 
 def lasting() -> tuple[str, ...]:
     """Return the pages that do not change while the server runs; the cheapest first."""
-    return (*(kind.version_page for kind in all_kinds() if kind.version_page), MODELS)
+    return (*(path for kind in all_kinds() for path in kind.recognition.lasting), MODELS)
 
 
 class KnownPages:
@@ -222,7 +226,7 @@ class KnownPages:
             self._looks = 1
             self._said = {path: said for path, said in self._said.items() if said[0] in ABSENT}
         known = dict(self._said)
-        if kind_called(self._kind).metrics and not self._tells_start:
+        if kind_called(self._kind).settings.metrics and not self._tells_start:
             # The beginning of the counters must be known exactly, but older servers, which do not
             # report their start, may be restarted within a second, now with --metrics.
             known.pop(METRICS, None)
@@ -254,7 +258,8 @@ class KnownPages:
         self._software = software or self._software
         if look.server is not None:
             self._kind = look.server.kind
-        if METRICS in self._said and not is_sure:  # the server may have been restarted
+        if METRICS in self._said and look.sample is None and not is_sure:
+            # the server may have been restarted
             look = replace(look, metrics=MetricsPage.UNKNOWN)
         return look, False
 

@@ -34,7 +34,7 @@ def _wanted(kinds: Sequence[ServerKind]) -> tuple[re.Pattern[str], tuple[Counter
 
     A page of vLLM has thousands more, and to parse them takes 60 times longer.
     """
-    counters = tuple(kind.counters for kind in kinds if kind.counters is not None)
+    counters = tuple(kind.reading.counters for kind in kinds if kind.reading.counters is not None)
     wanted = [_START]
     for one in counters:
         names = [name for names in one.names.values() for name in names]

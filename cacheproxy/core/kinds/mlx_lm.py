@@ -7,7 +7,7 @@ that was read for another one, and not before.
 
 from __future__ import annotations
 
-from cacheproxy.core.kinds.kind import FlagAdvice, ServerKind
+from cacheproxy.core.kinds.kind import FlagAdvice, Recognition, Reuse, ServerKind, Settings
 from cacheproxy.core.kinds.profile import Reporting, Shares
 from cacheproxy.core.kinds.status import Answers
 
@@ -22,13 +22,16 @@ def _is_at(answers: Answers) -> bool:
 MLX_LM = ServerKind(
     "mlx-lm",
     port=8080,
-    is_at=_is_at,
-    reporting=Reporting.ALWAYS,
-    shares=Shares.READ,
-    room=(
-        FlagAdvice("--prompt-cache-size 20", "the number of prompts that are kept; 10 by default"),
-        FlagAdvice("--prompt-cache-bytes N", "a larger limit, if one was set"),
+    recognition=Recognition(is_at=_is_at),
+    reuse=Reuse(reporting=Reporting.ALWAYS, shares=Shares.READ),
+    settings=Settings(
+        room=(
+            FlagAdvice(
+                "--prompt-cache-size 20", "the number of prompts that are kept; 10 by default"
+            ),
+            FlagAdvice("--prompt-cache-bytes N", "a larger limit, if one was set"),
+        ),
+        kwargs="--chat-template-args '{}'",
+        template="--chat-template TEXT",
     ),
-    kwargs="--chat-template-args '{}'",
-    template="--chat-template TEXT",
 )

@@ -8,37 +8,50 @@ leaves a zero out.
 
 from __future__ import annotations
 
-from cacheproxy.core.kinds.kind import CounterNames, FlagAdvice, ServerKind
+from cacheproxy.core.kinds.kind import (
+    CounterNames,
+    FlagAdvice,
+    Recognition,
+    Reuse,
+    ServerKind,
+    Serving,
+    Settings,
+    StatusReading,
+)
 from cacheproxy.core.kinds.profile import Reporting, Shares
 
 SGLANG = ServerKind(
     "SGLang",
     port=30000,
-    owner="sglang",
-    batches=True,
-    shares=Shares.READ,
-    counters=CounterNames(
-        "sglang:",
-        {
-            "prompt": ("prompt_tokens_total",),
-            "reused": ("cached_tokens_total",),
-            "generated": ("generation_tokens_total",),
-            "requests": ("num_requests_total",),
-            "running": ("num_running_reqs",),
-            "waiting": ("num_queue_reqs",),
-            "kv": ("token_usage",),
-        },
-        comes_with_hits=True,
+    recognition=Recognition(owner="sglang"),
+    reading=StatusReading(
+        counters=CounterNames(
+            "sglang:",
+            {
+                "prompt": ("prompt_tokens_total",),
+                "reused": ("cached_tokens_total",),
+                "generated": ("generation_tokens_total",),
+                "requests": ("num_requests_total",),
+                "running": ("num_running_reqs",),
+                "waiting": ("num_queue_reqs",),
+                "kv": ("token_usage",),
+            },
+            comes_with_hits=True,
+        )
     ),
-    reporting=Reporting.WHEN_SOME,
-    flag="--enable-cache-report",
-    room=(
-        FlagAdvice("--mem-fraction-static 0.9", "more of the GPU for weights and prompts"),
-        FlagAdvice(
-            "--enable-hierarchical-cache", "RAM for what has to leave the GPU (--hicache-size GB)"
+    reuse=Reuse(shares=Shares.READ, reporting=Reporting.WHEN_SOME),
+    serving=Serving(batches=True),
+    settings=Settings(
+        reports="--enable-cache-report",
+        room=(
+            FlagAdvice("--mem-fraction-static 0.9", "more of the GPU for weights and prompts"),
+            FlagAdvice(
+                "--enable-hierarchical-cache",
+                "RAM for what has to leave the GPU (--hicache-size GB)",
+            ),
         ),
+        caching=FlagAdvice("without --disable-radix-cache", "it is on by default"),
+        context="--context-length",
+        template="--chat-template FILE",
     ),
-    caching=FlagAdvice("without --disable-radix-cache", "it is on by default"),
-    context="--context-length",
-    template="--chat-template FILE",
 )

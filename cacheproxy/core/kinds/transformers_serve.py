@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cacheproxy.core.kinds.kind import ServerKind
+from cacheproxy.core.kinds.kind import Recognition, Reuse, ServerKind
 from cacheproxy.core.kinds.profile import Reporting
 from cacheproxy.core.kinds.status import Answers
 
@@ -19,9 +19,10 @@ def _may_be(answers: Answers) -> bool:
 TRANSFORMERS = ServerKind(
     "transformers serve",
     port=8000,
-    is_at=lambda answers: answers.statuses.get(LOADING) == 405,
-    probes=(LOADING,),
-    may_be=_may_be,
-    reporting=Reporting.NEVER,
-    keeps_none=True,
+    recognition=Recognition(
+        is_at=lambda answers: answers.statuses.get(LOADING) == 405,
+        probes=(LOADING,),
+        may_be=_may_be,
+    ),
+    reuse=Reuse(reporting=Reporting.NEVER, is_never=True),
 )

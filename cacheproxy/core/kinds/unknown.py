@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from cacheproxy.core.kinds.kind import ServerKind
+from cacheproxy.core.kinds.kind import Recognition, Reuse, ServerKind
 from cacheproxy.core.kinds.profile import UNKNOWN_KIND, Reporting
 
-TABBY = ServerKind("TabbyAPI", port=5000, owner="tabbyapi", reporting=Reporting.NEVER)
-UNKNOWN_SERVER = ServerKind(UNKNOWN_KIND, title="this server", is_at=lambda _: True)
+TABBY = ServerKind(
+    "TabbyAPI",
+    port=5000,
+    recognition=Recognition(owner="tabbyapi"),
+    reuse=Reuse(reporting=Reporting.NEVER),
+)
+UNKNOWN_SERVER = ServerKind(
+    UNKNOWN_KIND, title="this server", recognition=Recognition(is_at=lambda _: True)
+)
 """One that does not tell what it is."""

@@ -22,7 +22,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from cacheproxy.core.kinds.kind import CounterNames, FlagAdvice, RenderingPage, Repair, ServerKind
+from cacheproxy.core.kinds.kind import (
+    CounterNames,
+    FlagAdvice,
+    Recognition,
+    RenderingPage,
+    Repair,
+    Reuse,
+    ServerKind,
+    Serving,
+    Settings,
+    StatusReading,
+)
 from cacheproxy.core.kinds.profile import Memory, MemoryKind, Reporting, Shares
 from cacheproxy.core.kinds.status import MODELS, CacheConfig, Look
 
@@ -80,49 +91,56 @@ def _renamed(message: Any) -> Any:
 VLLM = ServerKind(
     "vLLM",
     port=8000,
-    owner="vllm",
-    batches=True,
-    shares=Shares.READING,
-    pages=(MODELS,),
-    more=("/version",),
-    version_page="/version",
-    memory=_blocks,
-    counters=CounterNames(
-        "vllm:",
-        {
-            "prompt": ("prompt_tokens_total", "prompt_tokens"),
-            "reused": (
-                "prompt_tokens_cached_total",
-                "prefix_cache_hits_total",
-                "prefix_cache_hits",
-                "gpu_prefix_cache_hits_total",
-            ),
-            "generated": ("generation_tokens_total", "generation_tokens"),
-            "prefill": ("request_prefill_time_seconds_sum",),
-            "generation": ("request_decode_time_seconds_sum",),
-            "requests": ("request_success_total", "request_success"),
-            "running": ("num_requests_running",),
-            "waiting": ("num_requests_waiting",),
-            "kv": ("kv_cache_usage_perc", "gpu_cache_usage_perc"),
-        },
-        config="cache_config_info",
-        read_config=_cache_config,
+    recognition=Recognition(
+        owner="vllm",
+        pages=(MODELS,),
+        more=("/version",),
+        version_page="/version",
+        lasting=("/version",),
     ),
-    reporting=Reporting.FLAGGED,
-    flag="--enable-prompt-tokens-details",
-    repairs={None: _LINE},
-    # vLLM's other APIs put prompts together otherwise.
-    rendering=RenderingPage("/tokenize", {"return_token_strs": True}, True, _spelled),
-    room=(
-        FlagAdvice(
-            "--gpu-memory-utilization 0.95",
-            "more of the GPU for prompts than 0.92 (or --kv-cache-memory-bytes N; on a CPU: "
-            "VLLM_CPU_KVCACHE_SPACE=GIB)",
+    reading=StatusReading(
+        memory=_blocks,
+        counters=CounterNames(
+            "vllm:",
+            {
+                "prompt": ("prompt_tokens_total", "prompt_tokens"),
+                "reused": (
+                    "prompt_tokens_cached_total",
+                    "prefix_cache_hits_total",
+                    "prefix_cache_hits",
+                    "gpu_prefix_cache_hits_total",
+                ),
+                "generated": ("generation_tokens_total", "generation_tokens"),
+                "prefill": ("request_prefill_time_seconds_sum",),
+                "generation": ("request_decode_time_seconds_sum",),
+                "requests": ("request_success_total", "request_success"),
+                "running": ("num_requests_running",),
+                "waiting": ("num_requests_waiting",),
+                "kv": ("kv_cache_usage_perc", "gpu_cache_usage_perc"),
+            },
+            config="cache_config_info",
+            read_config=_cache_config,
         ),
-        FlagAdvice("--kv-offloading-size 16", "16 GiB of RAM for what has to leave the GPU"),
     ),
-    caching=FlagAdvice("without --no-enable-prefix-caching", "it is on by default"),
-    context="--max-model-len",
-    kwargs="--default-chat-template-kwargs '{}'",
-    template="--chat-template FILE",
+    reuse=Reuse(shares=Shares.READING, reporting=Reporting.FLAGGED),
+    serving=Serving(
+        batches=True,
+        repairs={None: _LINE},
+        rendering=RenderingPage("/tokenize", {"return_token_strs": True}, True, _spelled),
+    ),
+    settings=Settings(
+        reports="--enable-prompt-tokens-details",
+        room=(
+            FlagAdvice(
+                "--gpu-memory-utilization 0.95",
+                "more of the GPU for prompts than 0.92 (or --kv-cache-memory-bytes N; on a CPU: "
+                "VLLM_CPU_KVCACHE_SPACE=GIB)",
+            ),
+            FlagAdvice("--kv-offloading-size 16", "16 GiB of RAM for what has to leave the GPU"),
+        ),
+        caching=FlagAdvice("without --no-enable-prefix-caching", "it is on by default"),
+        context="--max-model-len",
+        kwargs="--default-chat-template-kwargs '{}'",
+        template="--chat-template FILE",
+    ),
 )

@@ -84,7 +84,7 @@ class Admission:
         self.under_way = under_way
         terms, record, now = self._terms(), delivery.record, self._clock.seconds()
         self.knows = self.beliefs.places if terms.places is None else -1
-        if terms == Terms() and kind_of(self._profiling.profile).similarity:
+        if terms == Terms() and kind_of(self._profiling.profile).reuse.similarity:
             return  # each slot has its own memory: there is nothing to wait for, nor to learn
         ask = delivery.ask = self._ask(delivery)
         working = self._working(now)
@@ -166,8 +166,8 @@ class Admission:
     @property
     def _sharing(self) -> Shares:
         kind = kind_of(self._profiling.profile)
-        believed: Shares | None = None if kind.similarity else self.beliefs.find(SHARES)
-        return believed or kind.shares
+        believed: Shares | None = None if kind.reuse.similarity else self.beliefs.find(SHARES)
+        return believed or kind.reuse.shares
 
     def _terms(self) -> Terms:
         profile = self._profiling.profile
@@ -175,8 +175,8 @@ class Admission:
         is_scarce = memory.has_ram is False or (memory.has_ram is None and self.beliefs.find(TAKEN))
         return Terms(
             shares=self._sharing is Shares.READ and profile.reuses is not False,
-            moves=kind.moves_heads and (memory.slots or 1) > 1,
-            places=memory.slots if is_scarce and kind.similarity else None,
+            moves=kind.reuse.moves_heads and (memory.slots or 1) > 1,
+            places=memory.slots if is_scarce and kind.reuse.similarity else None,
         )
 
     def _ask(self, delivery: Any) -> Ask:

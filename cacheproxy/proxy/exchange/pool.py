@@ -293,7 +293,7 @@ class Server:
     def slots(self) -> float:
         """Number of prompts that the server works on at a time: inf if it batches, 1 if unknown."""
         profile = self.profiling.profile
-        if kind_of(profile).batches:
+        if kind_of(profile).serving.batches:
             return math.inf
         return (None if profile.server is None else profile.server.slots) or 1
 
@@ -306,7 +306,7 @@ class Server:
     @property
     def counts_streams(self) -> bool:
         """Whether the server's streams report usage without being asked to."""
-        return kind_of(self.profiling.profile).counts_streams
+        return kind_of(self.profiling.profile).serving.counts_streams
 
     def standing(self, speed: float | None) -> TargetState:
         """Return the server's state for a choice; ``speed``: prefill in tokens a second."""

@@ -67,7 +67,7 @@ class Profiling:
     ) -> None:
         self.beliefs = beliefs or Beliefs()
         self.last_look: Look | None = None
-        self.progress = kind_of(self.beliefs.profile).progress
+        self.progress = kind_of(self.beliefs.profile).serving.progress
         self._asker = asker
         self._spoken = spoken
         self._translate = translate
@@ -154,7 +154,7 @@ class Profiling:
             known = self.beliefs.status
             self.beliefs.told(profile_from_look(look, known), look.formats)
             if known != self.beliefs.status:
-                self.progress = kind_of(self.beliefs.profile).progress
+                self.progress = kind_of(self.beliefs.profile).serving.progress
 
     def _is_untold(self, request: Request | None) -> bool:
         """Whether there is something left to learn for ``request``, and a probe may be sent."""
@@ -210,8 +210,8 @@ class Profiling:
         """Probe the rendering pages that the server may have, until one shows its template."""
         kind = kind_of(self.beliefs.status or UNKNOWN)
         for owner in all_kinds():
-            page = owner.rendering
-            is_others = kind.rendering is not None and owner is not kind
+            page = owner.serving.rendering
+            is_others = kind.serving.rendering is not None and owner is not kind
             if page is None or is_others or not (self._asks or owner is kind):
                 continue
             model = "" if request is None else model_of(request)

@@ -94,8 +94,8 @@ class Proving:
         if sample is not None and sample.start is not None:
             return sample.start
         for kind in all_kinds():
-            if kind.start is not None:
-                path, read = kind.start
+            if kind.reading.start is not None:
+                path, read = kind.reading.start
                 status, page = await self._asker.get(path, PROOF_SECONDS)
                 if status == 200:
                     return await self._in_thread(_read_start, read, page)

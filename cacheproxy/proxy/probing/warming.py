@@ -326,4 +326,4 @@ def _spelled(tokens: Iterable[int]) -> tuple[bytes, list[int]]:
 
 def _page_of(look: Look) -> str:
     """Return the path of the page that reads a prompt given as tokens, "" for none."""
-    return "" if look.server is None else kind_called(look.server.kind).warms_at
+    return "" if look.server is None else kind_called(look.server.kind).serving.warms_at

@@ -132,11 +132,12 @@ def test_all_that_is_said(surface):
 def test_each_setting_that_is_advised_stands_in_the_manual(server):
     """Beside the server's name."""
     page = MANUAL.read_text(encoding="utf-8")
-    settings = [*server.room, *server.points, *filter(None, [server.caching])]
+    own = server.settings
+    settings = [*own.room, *own.points, *filter(None, [own.caching])]
     settings += [RAM_CACHE, SIMILARITY, MORE_SLOTS] if server is LLAMA_CPP else []
-    flags = [*(one.flag for one in settings), server.context, server.flag, server.kwargs]
+    flags = [*(one.flag for one in settings), own.context, own.reports, own.kwargs]
     assert server.name in page
-    for flag in re.findall(r"--[a-z-]+|\b[A-Z]+_[A-Z_]+\b", " ".join([*flags, server.models])):
+    for flag in re.findall(r"--[a-z-]+|\b[A-Z]+_[A-Z_]+\b", " ".join([*flags, own.models])):
         assert flag in page, flag
 
 

@@ -28,12 +28,12 @@ NOW = datetime(2026, 11, 5, 9, 41, tzinfo=UTC)
 
 
 def placed(template):
-    return asked(asking(LLAMA_CPP.rendering), template)[0]
+    return asked(asking(LLAMA_CPP.serving.rendering), template)[0]
 
 
 def learned(template, formats=()):
     """What a template told, and how often it was asked."""
-    page = LLAMA_CPP.rendering
+    page = LLAMA_CPP.serving.rendering
     return asked(asking_traits(page, "", NOW, formats), template, page)
 
 
@@ -93,7 +93,7 @@ def test_any_tokens_make_a_text(pieces):
 @pytest.mark.parametrize("answer", [(200, b"{}"), (404, b""), (503, b""), (200, b"x" * 70_000)])
 def test_a_page_that_goes_away_ends_the_questions(answer):
     """Nothing is known then."""
-    asking = asking_traits(LLAMA_CPP.rendering)
+    asking = asking_traits(LLAMA_CPP.serving.rendering)
     next(asking)
     with pytest.raises(NoPageError):
         asking.send(answer)

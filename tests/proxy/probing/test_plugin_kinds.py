@@ -6,7 +6,7 @@ from types import ModuleType
 import pytest
 from click.testing import CliRunner
 
-from cacheproxy import ServerKind
+from cacheproxy import Recognition, ServerKind, Settings
 from cacheproxy.cli.plugins import plugins
 from cacheproxy.core.kinds.known import put_in_force
 from cacheproxy.plugin.package import PluginError, package_of
@@ -19,7 +19,8 @@ PLUGIN = '''
 """A server that lists lanes, and reports reuse only with a flag."""
 from dataclasses import replace
 
-from cacheproxy import FlagAdvice, Memory, Reporting, ServerKind, Slot
+from cacheproxy import FlagAdvice, Memory, Recognition, Reporting, Reuse, Sample, ServerFigures
+from cacheproxy import ServerKind, Settings, Slot, StatusReading
 
 
 def look(look, answers):
@@ -28,18 +29,30 @@ def look(look, answers):
     return replace(look, slots=slots, start=(answers.pages.get("/info") or {}).get("boot"))
 
 
+def sample(answers):
+    stats = answers.pages.get("/stats")
+    return stats and Sample(ServerFigures(prompt=stats["read"], reused=0), running=stats["running"])
+
+
 SERVERS = [
     ServerKind(
         "ExampleServer",
-        mark=("/info", "exampleserver"),
-        probes=("/info",),
-        more=("/lanes",),
-        version_page="/info",
-        look=look,
-        memory=lambda look, before: Memory(slots=len(look.slots) or before.slots, context=2048),
-        reporting=Reporting.FLAGGED,
-        flag="--report-cache",
-        room=(FlagAdvice("--lanes 8", "more lanes"),),
+        recognition=Recognition(
+            mark=("/info", "exampleserver"),
+            probes=("/info",),
+            more=("/lanes", "/stats"),
+            version_page="/info",
+        ),
+        reading=StatusReading(
+            look=look,
+            memory=lambda look, before: Memory(slots=len(look.slots) or before.slots, context=2048),
+            sample=sample,
+        ),
+        reuse=Reuse(reporting=Reporting.FLAGGED),
+        settings=Settings(
+            reports="--report-cache",
+            room=(FlagAdvice("--lanes 8", "more lanes"),),
+        ),
     )
 ]
 '''
@@ -48,6 +61,7 @@ STATUS = {
     "/v1/models": {"data": [{"id": "qwen", "owned_by": "somebody"}]},
     "/info": {"exampleserver": True, "version": "1.2", "boot": "a"},
     "/lanes": [{"size": 2048, "used": 512}, {"size": 2048, "used": 0}],
+    "/stats": {"read": 7, "running": 3},
 }
 
 
@@ -96,6 +110,18 @@ def test_a_server_is_recognised_by_the_kind_of_a_plugin(start):
     assert card["why"].startswith("Start it with --report-cache:")
 
 
+def test_its_counters_and_a_restart_are_read_from_its_own_pages(start):
+    """Without /metrics; the page of its version may change while it runs."""
+    status = dict(STATUS)
+    server = example(status)
+    proxy = start(server)
+    upstream = proxy.page("health")["upstream"]
+    assert (upstream["metrics"], upstream["running"]) == ("on", 3)
+    status["/info"] = STATUS["/info"] | {"boot": "b"}
+    eventually(lambda: proxy.page("health")["profile"]["start"] == "b")
+    assert proxy.page("health")["upstream"]["metrics"] == "on"
+
+
 def test_a_built_in_kind_is_not_asked_for_the_pages_of_a_plugin(start):
     """They are probes: only a server that nobody recognised is asked."""
     models = {"data": [{"id": "qwen", "owned_by": "vllm"}]}
@@ -134,11 +160,13 @@ def test_a_kind_that_raises_is_left_out_and_named(start, broken, why):
         ([ServerKind("x")] * 2, "a kind that is there already, or twice"),
         ([ServerKind(f"x{number}") for number in range(101)], "more than 100 kinds"),
         (7, "'int' object is not iterable"),
-        ([ServerKind("x", pages=7)], "of their types"),
-        ([ServerKind("x", probes=("no",))], "of their types"),
-        ([ServerKind("x", more=("/a b",))], "of their types"),
-        ([ServerKind("x", flag=7)], "of their types"),
-        ([ServerKind("x", owner=None)], "of their types"),
+        ([ServerKind("x", recognition=Recognition(pages=7))], "of their types"),
+        ([ServerKind("x", recognition=Recognition(probes=("no",)))], "of their types"),
+        ([ServerKind("x", recognition=Recognition(more=("/a b",)))], "of their types"),
+        ([ServerKind("x", settings=Settings(reports=7))], "of their types"),
+        ([ServerKind("x", recognition=Recognition(owner=None))], "of their types"),
+        ([ServerKind("x", recognition=Recognition(lasting=("no",)))], "of their types"),
+        ([ServerKind("x", settings=Recognition())], "of their types"),
     ],
 )
 def test_kinds_that_are_none_are_refused(servers, why):

@@ -48,8 +48,8 @@ _MOST_SLOTS = 8
 """Slots, at most, for the trial: with more, a conversation is hardly ever evicted."""
 
 Tokens = Sequence[int]
-assert LLAMA_CPP.rendering is not None
-_PAGE = LLAMA_CPP.rendering
+assert LLAMA_CPP.serving.rendering is not None
+_PAGE = LLAMA_CPP.serving.rendering
 
 
 class AnswerReader:
@@ -234,7 +234,7 @@ class Slots:
         """Return the number of ``tokens`` in the slot that is chosen; see ``Everything``."""
         shares = [shared_tokens(held, tokens) for held in self._slots]
         best = max(range(len(shares)), key=lambda index: (shares[index], -index))
-        chosen = best if shares[best] > LLAMA_CPP.similarity * len(tokens) else 0
+        chosen = best if shares[best] > LLAMA_CPP.reuse.similarity * len(tokens) else 0
         del self._slots[chosen]
         self._slots.append(tokens)
         first, self._used = not self._used, True
