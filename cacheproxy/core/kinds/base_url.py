@@ -12,15 +12,15 @@ _BARE = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]+(?:/.*)?")
 def server_root(text: str) -> str:
     """Return the URL of a server's root: ``http://`` before ``host:port``, no ``/v1`` at the end.
 
-    Clients are given the base URL of the OpenAI API, which ends in ``/v1``; what they then ask
-    for begins with it, and other pages lie beside it. What is no URL stays as it is.
+    Clients take the base URL of the OpenAI API, which ends in ``/v1``, and append to it; other
+    pages lie beside it. A text that is no URL is returned as it is.
     """
     url = f"http://{text}" if _BARE.fullmatch(text) else text
     return url.rstrip("/").removesuffix("/v1").rstrip("/") if "://" in url else url
 
 
 def host_of(text: str) -> str:
-    """Return the host of a server's URL, "" where it has none that can be read."""
+    """Return the host of a server's URL, "" if no host can be read from it."""
     try:
         return urlsplit(server_root(text)).hostname or ""
     except ValueError:
@@ -28,9 +28,9 @@ def host_of(text: str) -> str:
 
 
 def origin_of(text: str) -> str:
-    """Return the URL of a server's root, the same however its host and port are written.
+    """Return the URL of a server's root in one spelling of host and port, for comparison.
 
-    This machine has several names; what cannot be read stays as it is.
+    The names of this machine become ``localhost``; a text that cannot be read is returned as is.
     """
     root = server_root(text)
     try:

@@ -1,4 +1,4 @@
-"""Whether a text that a server has just rendered contains the day or the time."""
+"""The search for the current day or time in a text that a server has just rendered."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ _FORMATS = (
     *("%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%d/%m/%Y", "%d.%m.%Y", "%m/%d/%Y"),
     *("%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%A, %B %d"),
 )
-"""How gpt-oss, Llama 3.2, SmolLM3, Granite and others write a day."""
+"""Formats in which gpt-oss, Llama 3.2, SmolLM3, Granite and others write a day."""
 _TIME = re.compile(r"(?<![\d:.])[0-2]?\d:([0-5]\d)(?![\d.])")
 _MINUTES = 2
-"""That the server's clock may be off."""
+"""Minutes that the server's clock may differ from ours."""
 _ASKED = re.compile(r"strftime_now\(\s*(['\"])(.{1,80}?)\1\s*\)")
 _LEADING_ZERO = re.compile(r"\b0(?=\d)")
 _MOST_FORMATS = 8
 _SHORTEST = 6
-"""Characters of a day that is no other number."""
+"""Characters that a written day has at least: a shorter one might be any other number."""
 
 
 def clock_in(text: str, now: datetime, formats: Sequence[str] = ()) -> str:
-    """Return TIME or DATE where ``text`` tells it, "" elsewhere.
+    """Return TIME or DATE if ``text`` contains that of ``now``, else "".
 
-    Looked for are usual forms, and ``formats`` of strftime. Time zones differ by up to a day, and
-    by quarters of an hour.
+    Usual forms are searched for, and ``formats`` of strftime. Time zones differ by up to a day,
+    and by quarters of an hour.
     """
     is_asked = any("%H" in each or "%I" in each for each in formats)
     for found in _TIME.finditer(text):
@@ -47,7 +47,7 @@ def clock_formats(source: object) -> tuple[str, ...]:
 
 
 def _days(today: date, formats: Sequence[str]) -> Iterator[str]:
-    """Yield today, yesterday and tomorrow in all formats that tell a day."""
+    """Yield today, yesterday and tomorrow, in each format that writes a whole day."""
     for day in (today, today - timedelta(1), today + timedelta(1)):
         for each in (*_FORMATS, *formats):
             try:

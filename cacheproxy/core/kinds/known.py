@@ -1,7 +1,7 @@
-"""All kinds of servers: those that are built in, and those of plugins.
+"""The table of all kinds of servers: the built-in ones and those of plugins.
 
-One table for the process, as codecs have one: what a page or a capture says of a server is its
-kind's name, and whoever reads it has the same kinds. Plugins are put in force as a whole.
+The process has one table, as it has one of codecs: pages and captures name a kind, and whoever
+reads the name finds the kind here. The kinds of plugins are replaced all at once.
 """
 
 from __future__ import annotations
@@ -21,39 +21,39 @@ from cacheproxy.core.kinds.unknown import TABBY, UNKNOWN_SERVER
 from cacheproxy.core.kinds.vllm import VLLM
 
 BUILT_IN = (LLAMA_CPP, OLLAMA, VLLM, SGLANG, LM_STUDIO, TABBY, MLX_LM, TRANSFORMERS)
-"""In the order in which they are tried."""
+"""The built-in kinds, in the order in which they are tried."""
 EXAMPLE = LLAMA_CPP
-"""Whose settings are named where nobody knows the kind: most people's."""
+"""The kind whose settings are named if the server's kind is unknown: the most common one."""
 
 
 class _InForce:
-    """What is known now. It is replaced, never changed: any thread may read it."""
+    """The kinds in force. The tuple is replaced, never changed: any thread may read it."""
 
     kinds: tuple[ServerKind, ...] = BUILT_IN
 
 
 def put_in_force(of_plugins: Iterable[ServerKind]) -> None:
-    """Have these recognised from now on, before those that are built in."""
+    """Replace the kinds of plugins, which are tried before the built-in ones."""
     _InForce.kinds = (*of_plugins, *BUILT_IN)
 
 
 def leave_out(name: str) -> None:
-    """Have none of that name recognised any more, until others are put in force."""
+    """Remove the kind of that name, until ``put_in_force`` is called again."""
     _InForce.kinds = tuple(kind for kind in _InForce.kinds if kind.name != name)
 
 
 def all_kinds() -> tuple[ServerKind, ...]:
-    """Return those of plugins, then those that are built in; UNKNOWN_SERVER is not among them."""
+    """Return the kinds of plugins, then the built-in ones; UNKNOWN_SERVER is not among them."""
     return _InForce.kinds
 
 
 def kind_of(profile: Profile) -> ServerKind:
-    """Return the kind of the server that ``profile`` is of."""
+    """Return the kind of the server that ``profile`` describes."""
     return kind_called(profile.server.kind if profile.server is not None else UNKNOWN_KIND)
 
 
 def kind_called(name: str) -> ServerKind:
-    """Return the kind that a server's ``ServerFacts.kind`` names, however it is spelt."""
+    """Return the kind of the name ``ServerFacts.kind``; case, blanks and signs do not matter."""
     if name in ("", UNKNOWN_KIND):
         return UNKNOWN_SERVER
     return _called(name, _InForce.kinds)
@@ -67,13 +67,13 @@ def _called(name: str, kinds: tuple[ServerKind, ...]) -> ServerKind:
 
 
 def name_of(software: str) -> str:
-    """Return the name of the kind whose header Server begins so, "" where that does not tell."""
+    """Return the name of the kind that the header Server shows, "" if it shows none."""
     kinds = (kind for kind in all_kinds() if kind.recognition.software)
     return next((kind.name for kind in kinds if software.startswith(kind.recognition.software)), "")
 
 
 def page_at(path: str) -> RenderingPage | None:
-    """Return the page where servers render conversations that has this ``path``."""
+    """Return the rendering page at ``path``, of whichever kind; None if no kind has one there."""
     return _pages(_InForce.kinds).get(path)
 
 

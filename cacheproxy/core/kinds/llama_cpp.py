@@ -44,7 +44,7 @@ _NAME = "llama-server"
 SLOTS, _PROPS = "/slots", "/props"
 _MOST_SLOTS = 256
 _LITTLE = 0.5
-"""Share of a unified memory in use below which nothing is cleared for want of room."""
+"""Share of a unified memory in use below which no slot is cleared for want of room."""
 CCH = Repair(
     re.compile(r"(x-anthropic-billing-header:(?:(?!cch=).)*cch=)[\x00-\x7f]{5}(?=;)", re.DOTALL),
     r"\1fffff",
@@ -89,7 +89,7 @@ def _facts(answers: Answers) -> ServerFacts:
 
 
 def _look(look: Look, answers: Answers) -> Look:
-    """Slots are given in order, from 0, and the numbers of tasks only rise."""
+    """Return ``look`` with the slots, the last task and what /props has; task numbers only rise."""
     slots, props = slots_of(answers.pages.get(SLOTS)), _props(answers)
     return replace(
         look,
@@ -103,7 +103,7 @@ def _look(look: Look, answers: Answers) -> Look:
 
 
 def slots_of(page: Any) -> tuple[Slot, ...]:
-    """Return the slots that ``/slots`` lists; none for anything else."""
+    """Return the slots that ``page``, the JSON value of /slots, lists; () if it lists none."""
     return tuple(map(_slot, _slots_in(page)))
 
 
@@ -142,10 +142,10 @@ def _has_cleared(page: Any) -> bool:
 
 
 def start_of(props: Any) -> str | None:
-    """Return what is another after a restart.
+    """Return a text that differs after a restart: a hash of the marker for media in prompts.
 
-    The server makes the marker for media in its prompts anew, at random, when it starts. Kept is a
-    hash: who knows the marker could write it into a prompt.
+    The server draws that marker at random when it starts. Only the hash is stored: who knows the
+    marker could write it into a prompt.
     """
     marker = props.get("media_marker") if isinstance(props, dict) else None
     if not isinstance(marker, str) or not marker:
@@ -154,11 +154,11 @@ def start_of(props: Any) -> str | None:
 
 
 def _memory(look: Look, before: Memory) -> Memory:
-    """Return each slot's context, and whether the slots share one memory.
+    """Return the memory: each slot's context, and whether the slots share one memory.
 
-    Its pages do not say so. Slots that hold more than one context between them do not share it;
-    a slot that was cleared while idle does: that is done to shared ones alone, when a new task
-    begins (and the prompt is kept in RAM then), or where there is no more room.
+    The pages do not state the latter. Slots that hold more than one context in all do not share
+    it. A slot that was cleared while idle shares it: only shared ones are cleared, when a new task
+    begins (its prompt then goes to the RAM cache), or when there is no more room.
     """
     server = look.server or ServerFacts()
     context = server.context or next((slot.context for slot in look.slots), None) or before.context
@@ -190,11 +190,12 @@ def _memory(look: Look, before: Memory) -> Memory:
 def _room_for(
     *, was_taken: bool, is_full: bool, has_ram: bool | None, slots: int | None = None
 ) -> Iterator[FlagAdvice]:
-    """Where slots have a RAM cache behind them, more slots change nothing.
+    """Yield the settings that help where a prompt was dropped; arguments: see ``Settings``.
 
-    It is looked into only where no slot is as alike as the flag says; without it, the flag changes
-    nothing for a single slot. With several, which value is best depends on who else is there: see
-    ``crowds``.
+    More slots change nothing where a RAM cache stands behind them. That cache is searched only if
+    no slot is as similar as ``--slot-prompt-similarity`` demands; without the cache, that flag
+    changes nothing for a single slot. With several slots its best value depends on how many
+    conversations there are: see ``crowds``.
     """
     if was_taken and slots == 1 and has_ram is not False:
         yield SIMILARITY

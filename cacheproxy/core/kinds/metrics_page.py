@@ -17,22 +17,22 @@ from cacheproxy.core.kinds.status import CacheConfig, Sample, ServerFigures
 
 _LONGEST_NAME = 120
 _MOST = frozenset({"kv"})
-"""Figures of which several series have a largest, not a sum."""
+"""Figures whose series are not added up: the largest counts."""
 _START = "process_start_time_seconds"
 _LABEL = re.compile(r'\b(\w+)="((?:[^"\\]|\\.){0,400})"')
 _LONGEST_LABELS = 8192
 _MOST_ENGINES = 64
 _MOST_SERIES = 4096
-"""A server has some dozens, times its engines."""
+"""Series of a page at most: a server has some dozens, times its engines."""
 Line = tuple[str, str, str]
-"""A series: its name, its labels, its value, as they are written."""
+"""A series: its name, its labels and its value, as they are written."""
 
 
 @lru_cache(maxsize=4)
 def _wanted(kinds: Sequence[ServerKind]) -> tuple[re.Pattern[str], tuple[CounterNames, ...]]:
-    """Return what finds the lines we read, and the names of all kinds.
+    """Return the pattern of the lines that are read, and the counters of all kinds.
 
-    A page of vLLM has thousands more, and to parse them takes 60 times longer.
+    vLLM's page has thousands of other lines; parsing all takes 60 times as long.
     """
     counters = tuple(kind.reading.counters for kind in kinds if kind.reading.counters is not None)
     wanted = [_START]
@@ -44,7 +44,7 @@ def _wanted(kinds: Sequence[ServerKind]) -> tuple[re.Pattern[str], tuple[Counter
 
 
 def sample_of(page: str) -> Sample | None:
-    """Return what ``page``, in Prometheus' text format, says; None if no server we know says it."""
+    """Return the figures of ``page`` (Prometheus' text format); None if it is of no known kind."""
     wanted, counters = _wanted(all_kinds())
     lines: list[Line] = wanted.findall(page)
     if len(lines) > _MOST_SERIES:
@@ -76,7 +76,7 @@ def sample_of(page: str) -> Sample | None:
 
 
 def _cache_config(names: CounterNames, lines: Sequence[Line]) -> CacheConfig | None:
-    """Return what the lines of all engines say, where they say the same."""
+    """Return the memory as the labels of all engines describe it; None if they differ."""
     if names.read_config is None:
         return None
     told = [labels for name, labels, _ in lines if name == names.prefix + names.config]
@@ -86,7 +86,7 @@ def _cache_config(names: CounterNames, lines: Sequence[Line]) -> CacheConfig | N
 
 
 def _series(lines: Sequence[Line]) -> tuple[dict[str, list[float]], set[str]]:
-    """Return the values of each name, and all model names; one odd line is not all the page."""
+    """Return the values of each name, and all model names; odd lines are skipped."""
     values: dict[str, list[float]] = defaultdict(list)
     models: set[str] = set()
     for name, labels, said in lines:

@@ -1,8 +1,8 @@
 """mlx-lm's server. Read and measured: 0.32 (``mlx_lm.server --help``).
 
-It is built on Python's own HTTP server, and lists models as owned by nobody. One thread serves all,
-and searches the disk for its list of models. A request has the beginning of a prompt as soon as
-that was read for another one, and not before.
+It is built on Python's own HTTP server, and its models have no owner. One thread serves all
+requests, and searches the disk for the list of models. A request reuses the beginning of another
+one's prompt as soon as that was evaluated, and not before.
 """
 
 from __future__ import annotations

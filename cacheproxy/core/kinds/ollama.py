@@ -1,7 +1,7 @@
 """Ollama, by its ``docs/api.md`` and ``docs/faq.mdx``.
 
-Its answers have ``prompt_eval_cached_count`` since 0.33.3. ``/api/ps`` lists the models that are
-loaded, each with the context that it got: not the one that the model could have.
+Its answers have ``prompt_eval_cached_count`` since 0.33.3. ``/api/ps`` lists the loaded models,
+each with the context that it was loaded with: not the longest one that the model allows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _VERSION, RUNNING = "/api/version", "/api/ps"
 
 
 def _look(look: Look, answers: Answers) -> Look:
-    """Of several loaded models nobody knows which is meant."""
+    """Return ``look`` with the context of the loaded model; None if several are loaded."""
     loaded = only(answers.pages.get(RUNNING), "models")
     return replace(look, context=number(loaded.get("context_length")))
 

@@ -1,4 +1,4 @@
-"""Placement: what a server does with a system message that comes late, and what follows from it.
+"""Placement: a server's treatment of late system messages, and where the proxy puts them.
 
 The head is the first system text of a request: ``system`` (Messages), ``instructions``
 (Responses), or the first message if its role is system or developer. Each later message of these
@@ -37,30 +37,30 @@ class Late(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Treatment:
-    """How one role fares."""
+    """A server's treatment of late messages of one role."""
 
-    late: Late = Late.UNKNOWN  #: after other messages
-    lead: Late = Late.UNKNOWN  #: as a second text at the head
-    costs: bool = False  #: as it is sent, behind a tool's result, it costs more than placed
+    late: Late = Late.UNKNOWN  #: treatment after other messages
+    lead: Late = Late.UNKNOWN  #: treatment of a second text at the head
+    costs: bool = False  #: whether one behind a tool's result costs more unplaced than placed
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """What one server does with late messages of each role, and what else it cannot take."""
+    """One server's treatment of late messages of each role, and what else it refuses."""
 
-    system: Treatment  #: late messages of this role
-    developer: Treatment  #: late messages of this role
-    joins_user: bool = False  #: it refuses two user messages in a row, which become one
+    system: Treatment  #: treatment of late messages of role system
+    developer: Treatment  #: treatment of late messages of role developer
+    joins_user: bool = False  #: whether user messages in a row are joined: the server refuses them
     joins_tool: bool = False
-    """A late message joins the tool's result before it: as a user message there it would be
+    """Whether a late message joins the tool's result before it: a user message there would be
     refused, or cost what was rendered before it (the reasoning of the running turn)."""
-    told_by: str = ""  #: how this is known, for people
-    short_ids: bool = False  #: it refuses ids of calls unless they are nine letters or digits
-    refuses: tuple[str, ...] = ()  #: what it refuses and nobody can mend, for people
+    told_by: str = ""  #: source of this knowledge, for people
+    short_ids: bool = False  #: whether ids of calls must be nine letters or digits
+    refuses: tuple[str, ...] = ()  #: refused features that no edit can mend, for people
 
     @property
     def late(self) -> Late:
-        """What becomes of a late message of role system, the usual one."""
+        """The treatment of late messages of role system, the usual one."""
         return self.system.late
 
     @property
@@ -84,13 +84,13 @@ class Placement:
 
     @property
     def says(self) -> str:
-        """One line for people: what the server does, what is done about it, and what cannot be."""
+        """One line for people: the treatment, its remedy, and what has no remedy."""
         refused = (f"it refuses {what}, which nothing can mend" for what in self.refuses)
         return "; ".join([self.mended, *refused])
 
     @property
     def mended(self) -> str:
-        """What the server does, and what is done about it."""
+        """The server's treatment and the proxy's remedy, for people."""
         if self.told_by == BY_OPTION:
             return f"was not asked where late system messages stand: {_DONE}{self._joins}"
         does = DOES[self.late]
@@ -118,7 +118,7 @@ class Placement:
 
 
 def alike(late: Late, told_by: str, *, joins: bool = False) -> Placement:
-    """Return the placement of a server that treats all late messages alike."""
+    """Return the placement of a server with one treatment for all late messages."""
     treatment = Treatment(late, late)
     return Placement(treatment, treatment, joins, joins, told_by)
 
@@ -133,7 +133,7 @@ def guessed(late: Late, told_by: str, *, joins: bool = False) -> Placement:
 
 
 BY_OPTION = "the option --placement user"
-"""``Placement.told_by`` where nobody asked the server."""
+"""``Placement.told_by`` if the server was sent no question."""
 _DONE = "the proxy sends them as user messages, in their place"
 _JOINED = "the proxy adds those behind a tool's result to it"
 DOES: dict[str, str] = {
@@ -144,4 +144,4 @@ DOES: dict[str, str] = {
     Late.DROPPED: "drops late system messages",
     Late.UNKNOWN: "does not show what it does with late system messages",
 }
-"""What a server does, for people: behind its name."""
+"""Words for each treatment; they follow the server's name."""

@@ -1,4 +1,4 @@
-"""Which router stands before several servers, and the lines by which it keeps a conversation."""
+"""Routers before several servers, and the settings that make a conversation stay at one server."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ _PAGE = "docs/fleet.md"
 
 @dataclass(frozen=True, slots=True)
 class Router:
-    """A router, how it shows itself, and what mends it."""
+    """A router, the marks by which it is recognised, and its setting."""
 
-    name: str  #: without a ``page``: how its header Server begins
-    header: str  #: that it reads
-    where: str  #: it is told
-    line: str  #: that tells it
+    name: str  #: its name; without a ``page``, its header Server begins so
+    header: str  #: request header by which it chooses a server
+    where: str  #: place of the setting, for people
+    line: str  #: the setting, as it is written there
     page: str = ""  #: path of a page that only it has; "": none
     word: str = ""  #: a member of that page, or a word on it
-    owner: str = ""  #: of the models that it lists
+    owner: str = ""  #: owner of the models in its list
 
     @property
     def more(self) -> str:
-        """Further options of the proxy before it: those of model servers speak OpenAI's dialect."""
+        """Further options of cacheproxy: routers of model servers speak OpenAI's dialect."""
         return " --dialect openai" if self.page else ""
 
     @property
     def cure(self) -> str:
-        """What mends it, for people."""
+        """The settings of cacheproxy and of the router, for people."""
         options = f"--session-header {self.header}{self.more}"
         return f"start cacheproxy with {options}, and {self.where}: {self.line}  ({_PAGE})"
 
     def is_at(self, software: str, models: str, tell: Callable[[str], Any]) -> bool:
-        """Whether it is what answers; arguments as of ``cure_of``."""
+        """Whether this router answers; arguments as for ``cure_of``."""
         if not self.page:
             return software.lower().startswith(self.name.lower())
         page = tell(self.page) if self.owner in models else None
@@ -94,14 +94,14 @@ ROUTERS = (
         "alive",
     ),
 )
-"""Those that can be told. HAProxy shows itself nowhere."""
+"""The routers that can be recognised. HAProxy cannot."""
 
 
 def cure_of(software: str, models: str, tell: Callable[[str], Any]) -> str:
-    """Return what makes a router keep a conversation at one server.
+    """Return the settings with which a router sends a conversation to one server, for people.
 
-    ``software``: its header Server; ``models``: its page that lists them; ``tell`` returns the JSON
-    value of a page, None where there is none.
+    ``software``: its header Server; ``models``: its list of models, as text; ``tell``: returns the
+    JSON value of a page, None if there is none.
     """
     for router in ROUTERS:
         if router.is_at(software, models, tell):

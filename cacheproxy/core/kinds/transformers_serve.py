@@ -9,7 +9,7 @@ from cacheproxy.core.kinds.status import Answers
 LOADING = "/load_model"
 """The page that loads a model: it answers 405 to GET."""
 _UVICORN = "uvicorn"
-"""How the HTTP server of FastAPI calls itself."""
+"""Beginning of the header Server of FastAPI's usual HTTP server."""
 
 
 def _may_be(answers: Answers) -> bool:

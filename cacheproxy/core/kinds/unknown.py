@@ -1,4 +1,4 @@
-"""Servers of which little is known, or nothing."""
+"""Kinds of servers that little or nothing is known of."""
 
 from __future__ import annotations
 
@@ -14,4 +14,4 @@ TABBY = ServerKind(
 UNKNOWN_SERVER = ServerKind(
     UNKNOWN_KIND, title="this server", recognition=Recognition(is_at=lambda _: True)
 )
-"""One that does not tell what it is."""
+"""The kind of a server that no other kind recognises."""

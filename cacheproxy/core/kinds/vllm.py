@@ -4,9 +4,9 @@
   includes cached ones. ``prompt_tokens_cached`` counts those, in older versions only
   ``prefix_cache_hits`` ("in terms of number of cached tokens"; ``prefix_cache_queries`` beside it
   in queried tokens). Its client library appends ``_total``. Series by ``engine``.
-- ``cache_config_info`` (``CacheConfig.metrics_info``) says in its labels how its memory is made:
-  blocks of ``block_size`` tokens, ``mamba_block_size`` where a part of the model has a state
-  instead, ``kv_cache_size_tokens`` or ``num_gpu_blocks`` of it, ``enable_prefix_caching``.
+- ``cache_config_info`` (``CacheConfig.metrics_info``) describes its memory in its labels: blocks
+  of ``block_size`` tokens, ``mamba_block_size`` where a part of the model has a state instead,
+  their number (``kv_cache_size_tokens`` or ``num_gpu_blocks``), ``enable_prefix_caching``.
 - It drops Claude Code's billing line: ``vllm.renderers.chat_utils``,
   ``_strip_claude_code_billing_header``, whatever is rendered as chat, so Responses, too; on
   messages the block that is this line (``vllm.entrypoints.anthropic.serving``,
@@ -69,14 +69,14 @@ def _cache_config(labels: Mapping[str, str]) -> CacheConfig:
 
 
 def _tokens(said: str | None) -> int | None:
-    """Return a number of tokens or blocks; None for "None", and for what cannot be one."""
+    """Return a label's number of tokens or blocks; None for "None", 0 and anything else."""
     if said is None or not (said.isascii() and said.isdecimal() and len(said) < 16):
         return None
     return int(said) or None
 
 
 def _spelled(chat: dict[str, Any]) -> dict[str, Any]:
-    """Its chat API reads ``reasoning_content`` under the newer name; its page knows that alone."""
+    """Return ``chat`` with ``reasoning_content`` renamed: the page reads only ``reasoning``."""
     return {**chat, "messages": [*map(_renamed, chat["messages"])]}
 
 
