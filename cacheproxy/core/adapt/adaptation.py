@@ -1,11 +1,10 @@
-"""Adaptation: one kind of thing that a server cannot take, and what it is sent instead.
+"""Adaptation: one kind of content that a server cannot take, and its replacement.
 
-An adaptation finds what a request needs by what is remembered of the server (``needed``) or by
-the server's own refusal (``refused``), and makes the edits. These three are pure. What a refusal
-taught is remembered once the server has taken the edited request. Of an adaptation of which
-nothing is remembered, nobody asks whether it is ``needed``; ``given``, an attribute that it may
-have, is remembered from the start. One that knows of the server by itself (``Learning``) is asked
-about each request.
+An adaptation finds what a request needs from the remembered facts of the server (``needed``) or
+from the server's refusal (``refused``), and makes the edits. These three methods are pure. The
+facts of a refusal are remembered once the server has taken the edited request. ``needed`` is
+called only if facts are remembered; ``given``, an optional attribute, has facts from the start.
+An adaptation that learns by itself (``Learning``) is called for each request.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import RuleReport, describe
 
 Remembered = Mapping[Hashable, Any]
-"""What one adaptation knows of one server, by the key that it depends on."""
+"""Remembered facts of one adaptation about one server, by the key that each depends on."""
 NOTHING: Remembered = {}
 
 
@@ -29,53 +28,53 @@ class Refusal:
     """An error answer to a request, before any byte of it reached the client."""
 
     status: int  #: of the HTTP response
-    words: str  #: the server's message, at most 8 KiB; it may quote the request, so never logged
+    words: str  #: the server's message, at most 8 KiB; never logged, it may quote the request
     code: str = ""  #: ``error.type`` or ``error.code`` in lower case, "" for none
-    path: tuple[str | int, ...] = ()  #: the member it names (pydantic's ``loc``, without "body")
+    path: tuple[str | int, ...] = ()  #: path of the refused member (pydantic's ``loc``), or ()
 
 
 @dataclass(frozen=True, slots=True)
 class AdaptationNeed:
-    """What one request needs of one adaptation."""
+    """The need that one request has of one adaptation."""
 
     facts: Remembered = field(default_factory=dict)
-    """By the key that each depends on (the server and its model: ``()``; a tool's or a message's
-    digest; a session), what is remembered under it once the server took the request."""
+    """Facts to remember once the server has taken the request, by the key that each depends on
+    (``()``: the server and its model; a tool's or a message's digest; a session)."""
 
 
 Need = AdaptationNeed
-"""As the modules here call it; plugins have another ``Need``."""
+"""Short name for the modules of this package; plugins have another ``Need``."""
 
 
 class Edited(NamedTuple):
-    """A request that an adaptation has edited itself: for splices that no Edit describes."""
+    """A request that an adaptation has edited itself, with splices that no Edit describes."""
 
-    request: Request  #: as it goes on; the same object if nothing was edited
-    edits: Sequence[Edit] = ()  #: what was done, for the report
+    request: Request  #: the edited request; the same object if nothing was edited
+    edits: Sequence[Edit] = ()  #: the edits, for the report
 
 
 class Step(NamedTuple):
-    """What one adaptation came to, for one request."""
+    """The result of one adaptation for one request."""
 
-    request: Request  #: as it goes on; the same object if nothing was edited
-    need: Need | None = None  #: what it needed, None for nothing
-    report: RuleReport | None = None  #: what was edited, or why it failed
+    request: Request  #: the edited request; the same object if nothing was edited
+    need: Need | None = None  #: its need, None for none
+    report: RuleReport | None = None  #: the edits, or the reason of a failure; None for neither
 
 
 class Adaptation(Protocol):
-    """One kind of thing that servers refuse."""
+    """One kind of content that servers refuse, and its replacement."""
 
     @property
     def name(self) -> str:
-        """As a rule's: counted, shown, switched off by ``--disable``."""
+        """Its name among those of rules: counted, shown, and taken by ``--disable``."""
 
     def needed(self, request: Request, remembered: Remembered) -> Need | None:
-        """Return what ``request`` needs by what is ``remembered``; None for nothing. No I/O."""
+        """Return the need of ``request`` by the ``remembered`` facts, None for none. No I/O."""
 
     def refused(self, refusal: Refusal, request: Request, need: Need | None) -> Need | None:  # noqa: ARG002
-        """Return what ``request`` needs after ``refusal``, None where this is not its kind.
+        """Return the need of ``request`` after ``refusal``, None if it is of another kind.
 
-        ``need``: what it was sent with; a Need that is the same heals nothing.
+        ``need``: the need that it was sent with; to return an equal one changes nothing.
         """
         return None
 
@@ -84,48 +83,48 @@ class Adaptation(Protocol):
 
 
 class Learning(Adaptation, Protocol):
-    """An adaptation that is asked about each request: it knows of the server by itself."""
+    """An adaptation that learns about the server by itself, and is called for each request."""
 
-    title: str  #: under which pages have what ``as_dict`` returns, and what it ``says``
-    fails: str  #: what it means that it failed, in the log: "reasoning is not kept"
-    whose: str  #: who needed it first, in the log; ``{client}`` is the client's name
+    title: str  #: key on pages for the results of ``as_dict`` and ``says``
+    fails: str  #: words in the log for its failure: "reasoning is not kept"
+    whose: str  #: words in the log for the first that needed it; ``{client}``: the client's name
 
     async def learn(
         self, request: Request, turn: Turn | None, *, begins: bool
     ) -> Remembered | None:
-        """Return what is known that concerns ``request``, None for nothing; it may ask the server.
+        """Return the known facts that concern ``request``, None for none; may ask the server.
 
-        ``begins``: whether it is a turn, so that its answer is to be remembered.
+        ``begins``: whether it begins a turn, so that its answer is remembered.
         """
 
     async def learn_again(self, request: Request, need: Need | None) -> Need | None:  # noqa: ARG002
-        """Return what ``request`` needs by what is known now, since it was refused with ``need``.
+        """Return the need of ``request``, learned anew after it was refused with ``need``.
 
-        Another server may have taken the place of the one that was known.
+        Another server may have taken the place of the known one.
         """
         return need
 
     def remember(self, request: Request, need: Need) -> None:  # noqa: ARG002
-        """Take note that the server took ``request`` with what a refusal taught."""
+        """Remember that the server took ``request`` with ``need``, learned from a refusal."""
         return
 
     def is_quick(self, request: Request, remembered: Remembered) -> bool:
         """Whether the request may be edited on the reactor: that takes less than 5 ms."""
 
     def says(self, remembered: Remembered) -> str:
-        """Return what such a server does, and what is done about it: one line for people.
+        """Return one line for people: the server's treatment, and the remedy.
 
-        Others may have it, too: pages show it, and the log has it once.
+        Pages show it, and the log has it once; it contains nothing private.
         """
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what it knows as plain values for a page."""
+        """Return its knowledge as plain values for a page."""
 
 
 def made(
     name: str, request: Request, found: Sequence[Edit] | Edited, need: Need | None = None
 ) -> Step:
-    """Return ``request`` with what the adaptation ``name`` has ``found``.
+    """Return the step of ``request`` after the edits ``found`` by the adaptation ``name``.
 
     Raises EditError and PathError.
     """
@@ -141,10 +140,10 @@ def made(
 
 
 def guarded(name: str, request: Request, work: Callable[[], Step]) -> Step:
-    """Return what ``work`` comes to; it never raises.
+    """Return the result of ``work``; never raises.
 
-    Where the adaptation ``name`` fails, ``request`` goes on without it, and the report says why
-    (law 4).
+    If the adaptation ``name`` fails, ``request`` goes on without it, and the report has the
+    reason (law 4).
     """
     try:
         return work()

@@ -1,4 +1,4 @@
-"""What the refusal of a tool or its schema says: which may be at fault, and how much."""
+"""The reading of a refusal of tools or schemas: which may be at fault, and how much must leave."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from cacheproxy.core.adapt.schemas import Level, resolved
 from cacheproxy.core.prompt.request import Request
 
 KIND: Final = "kind"
-"""The first half of the key of a kind of tools; the other is its ``type``."""
+"""First half of the key of a kind of tools; the second is its ``type``."""
 Facts = dict[Any, Any]
 _LOOKED_AT = 600
 """Characters of an error behind which servers quote the request."""
 _QUOTES = "; tools ="
-"""Before llama.cpp's quote of all tools."""
+"""Text before llama.cpp's quote of all tools."""
 _TEMPLATE = r'|executing.{1,200}(?:\bspec\b|param|\("number"|"array")'
-"""A template that writes schemas out itself, as those of gpt-oss, Apertus and Seed-OSS do."""
+"""Errors of templates that write schemas out themselves (gpt-oss, Apertus, Seed-OSS)."""
 _ABOUT = re.compile(
     r"grammar|schema|initialize samplers|\bpattern\b|\bregex|\$ref|m(?:in|ax)_value|repetition"
     + _TEMPLATE,
@@ -42,7 +42,7 @@ _SAYS = (
         ),
     ),
 )
-"""By the words: the least level that may heal. llama.cpp's, xgrammar's (vLLM), llguidance's."""
+"""The least level that may heal, by words of llama.cpp, xgrammar (vLLM) and llguidance."""
 _KINDS = re.compile(
     r"(?:un(?:supported|known|recogni[sz]ed)|invalid) tool\b|\btool type\b"
     r"|\btools?\b.{0,40}\b(?:not supported|unsupported)|should be 'function'",
@@ -55,7 +55,7 @@ _IN_POINTERS = re.compile(r"#/\S*")
 
 
 def suspected(refusal: Refusal, request: Request, facts: Remembered) -> Facts:
-    """Return the schemas that may be at fault, and the next level of each; {}: none may be.
+    """Return the next level of each schema that may be at fault, by digest; {} if none may be.
 
     ``facts``: the levels that the request was sent with.
     """
@@ -69,7 +69,7 @@ def suspected(refusal: Refusal, request: Request, facts: Remembered) -> Facts:
 
 
 def levels_of(suspects: Sequence[Carrier], least: int, facts: Remembered) -> Facts:
-    """Return the next level of each, ``least`` or higher."""
+    """Return the next level, ``least`` or higher, of each of ``suspects`` that has one."""
     found = ((one.digest, one.next_level(facts.get(one.digest, 0), least)) for one in suspects)
     return {digest: level for digest, level in found if level is not None}
 
@@ -80,13 +80,13 @@ def is_about_schemas(refusal: Refusal) -> bool:
 
 
 def level_said(refusal: Refusal) -> int:
-    """Return the least level that may heal by the words, 0 where they do not tell."""
+    """Return the least level that may heal by the refusal's words, 0 if they name none."""
     words = _IN_POINTERS.sub("", refusal.words[:_LOOKED_AT])
     return next((level for level, pattern in _SAYS if pattern.search(words)), 0)
 
 
 def kinds_refused(refusal: Refusal, request: Request, facts: Remembered) -> Facts:
-    """Return the kinds of tools that the server does not know: those it names, else all."""
+    """Return the unknown kinds of tools as facts: those that the refusal names, else all."""
     tools, number = tools_of(request), _number_said(refusal)
     kinds = {kind for kind in map(kind_of, tools) if kind and (KIND, kind) not in facts}
     if number is not None and number < len(tools):
@@ -100,9 +100,9 @@ def kinds_refused(refusal: Refusal, request: Request, facts: Remembered) -> Fact
 
 
 def _pointed_at(refusal: Refusal, all_: list[Carrier], facts: Remembered) -> list[Carrier]:
-    """Return those that the refusal names by number, name or a place in the schema; else all.
+    """Return the carriers that the refusal names by number, name or pointer; else all.
 
-    What was healed already, and is still named, is no better known than the others.
+    A name counts only if one of its carriers has not been healed before.
     """
     words = refusal.words[:_LOOKED_AT]
     number, pointer = _number_said(refusal), _POINTER.search(words)

@@ -1,7 +1,7 @@
-"""Blocks of messages that a server may not take: where they stand, and what is sent instead.
+"""Blocks of messages that a server may refuse: their places and their replacements.
 
-A block's *keys* are what the server's refusal of it may be remembered by: images, audio and video
-by themselves, since a model takes them or does not; all else with the API that it is spelled in.
+A block's *keys* are the keys under which a refusal of it may be remembered: images, audio and video
+alone, since a model takes them or does not; all else together with the API of its spelling.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from cacheproxy.core.document.pointer import Path, to_pointer
 Json = dict[str, Any]
 Key = tuple[str, ...]
 RESULT = "result"
-"""As a place: in what a tool returned. Elsewhere it is the message's role."""
+"""Place of a block in a tool's result; other places are the role of the message."""
 BEHIND = "behind"
-"""As a fact: images of this place go behind it, into a user's message."""
+"""Value of a fact: images of this place go behind it, into a user message."""
 REMOTE = ("image", "url")
 """The key of images that the server would have to fetch."""
 _NATIVE = frozenset({"text", "tool_use", "tool_result", "thinking"})
-"""Types of blocks that every server knows that speaks Messages; of the others, Chat has text."""
+"""Types of blocks that every server of the Messages API knows; those of Chat know text."""
 _TEXTS = frozenset({"text", "input_text", "output_text", None})
 _HIDDEN = frozenset({"thinking", "redacted_thinking", "reasoning", "fallback"})
-"""Types of blocks that hold nothing for the reader of a conversation."""
+"""Types of blocks without content for the reader of a conversation."""
 _MOVED = "[image: see below]"
 _WHY = "part of a message that the server cannot take, in words"
 _RESPELLED = "type of a text, as the server spells it"
@@ -37,13 +37,13 @@ _BEHIND = "image in a tool's result, sent as a user's"
 class Block(NamedTuple):
     """A block that a server may refuse."""
 
-    keys: tuple[Key, ...]  #: the widest first
-    path: Path  #: where it stands
-    value: Any  #: as the request has it
-    place: str  #: the role of its message, or RESULT
-    item: int  #: the number of its message
-    text_type: str  #: of a text there
-    is_alone: bool  #: nothing else in its message would remain without such blocks
+    keys: tuple[Key, ...]  #: keys of its refusal, the widest first
+    path: Path  #: its path in the body
+    value: Any  #: its value in the request
+    place: str  #: role of its message, or RESULT
+    item: int  #: index of its message
+    text_type: str  #: ``type`` of a text block in its place
+    is_alone: bool  #: whether its message would be empty without such blocks
 
     @property
     def kind(self) -> str:

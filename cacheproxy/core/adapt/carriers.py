@@ -1,4 +1,4 @@
-"""What has a schema in a request: its tools, and what asks for an answer of some form."""
+"""Carriers of schemas in a request: its tools, and the member that sets the answer's form."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cacheproxy.core.prompt.request import Request
 
 Names = tuple[str, ...]
 _OF_TOOLS: tuple[Names, ...] = (("function", "parameters"), ("input_schema",), ("parameters",))
-"""Where the schema stands in a tool: Chat Completions and Ollama, Messages, Responses."""
+"""Paths of the schema in a tool: Chat Completions and Ollama, Messages, Responses."""
 _OF_ANSWERS: tuple[tuple[Names, Names], ...] = (
     (("response_format",), ("json_schema", "schema")),
     (("response_format",), ("schema",)),
@@ -24,21 +24,21 @@ _OF_ANSWERS: tuple[tuple[Names, Names], ...] = (
     (("json_schema",), ()),
     (("format",), ()),
 )
-"""What asks for an answer of some form, and where in it the schema stands."""
+"""Paths of members that set the answer's form, each with the path of the schema in it."""
 
 
 class Carrier(NamedTuple):
-    """A tool, or what asks for an answer of some form."""
+    """A tool, or the member that sets the answer's form."""
 
-    number: int  #: of the tool; -1: an answer's
-    path: Names  #: where its schema stands, for a tool within it
-    schema: Any  #: as it came; None for an answer that has none
-    digest: str  #: of the schema; an answer's, also of whether there are tools
-    name: str = ""  #: of the tool
-    whole: Names = ()  #: where that which asks for an answer stands
+    number: int  #: index of the tool; -1 for the answer's form
+    path: Names  #: path of the schema: within the tool, or in the body for the answer's form
+    schema: Any  #: the schema as it came; None for an answer's form without one
+    digest: str  #: digest of the schema; for an answer's form, also of whether there are tools
+    name: str = ""  #: name of the tool
+    whole: Names = ()  #: path of the member that sets the answer's form
 
     def next_level(self, now: int, least: int = 0) -> Level | None:
-        """Return the next level above ``now`` that takes anything away, ``least`` or higher."""
+        """Return the next level above ``now``, ``least`` or higher, that changes the schema."""
         if self.number >= 0 or self.schema is not None:
             first = max(now + 1, least)
             before = healed(self.schema, first - 1)
@@ -51,7 +51,7 @@ class Carrier(NamedTuple):
 
 
 def carriers(request: Request) -> list[Carrier]:
-    """Return what has a schema in ``request``, in its order; of tools the digests are noted."""
+    """Return the carriers of ``request`` in their order; the digests of tools are cached."""
     document = request.document
     if document is None:
         return []
@@ -78,21 +78,21 @@ def tools_of(request: Request) -> Sequence[Any]:
 
 
 def kind_of(tool: Any) -> str:
-    """Return the type of a tool that is no function with a schema; "" for one that is."""
+    """Return the type of a tool that is no function and has no schema; "" for any other."""
     kind = tool.get("type") if isinstance(tool, dict) else None
     is_other = isinstance(kind, str) and kind != "function" and schema_path(tool) is None
     return str(kind) if is_other else ""
 
 
 def name_of(tool: Json) -> str:
-    """Return the name of a tool, or of one that is chosen; its type where it has none."""
+    """Return the name of a tool or of a ``tool_choice``; its type if it has no name."""
     inner = tool.get(str(tool.get("type")))
     name = inner.get("name") if isinstance(inner, dict) else tool.get("name")
     return name if isinstance(name, str) else str(tool.get("type"))
 
 
 def schema_path(tool: Any) -> Names | None:
-    """Return where in ``tool`` the schema stands, or None."""
+    """Return the path of the schema in ``tool``, or None."""
     for path in _OF_TOOLS:
         holder = _at(tool, path[:-1])
         if isinstance(holder, dict) and path[-1] in holder:
@@ -101,7 +101,7 @@ def schema_path(tool: Any) -> Names | None:
 
 
 def placed(value: Json, path: Names, new: Any) -> Json:
-    """Return ``value`` with ``new`` at ``path``, where something stands."""
+    """Return a copy of ``value`` with ``new`` in place of the value at ``path``."""
     return value | {path[0]: placed(value[path[0]], path[1:], new) if path[1:] else new}
 
 
@@ -129,7 +129,7 @@ def _blake2b(data: bytes) -> str:
 
 
 def _answer(body: Json, *, has_tools: bool) -> Carrier | None:
-    """Return what asks for an answer of some form, the first that has a schema, or None."""
+    """Return the carrier that sets the answer's form: the first with a schema, else the first."""
     found: Carrier | None = None
     for whole, path in _OF_ANSWERS:
         value = _at(body, whole)

@@ -1,4 +1,4 @@
-"""Cures: what a server refuses that no change of a request can mend, and the command that does."""
+"""Cures: refusals that no change of a request can mend, and the commands that do."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _CURES: tuple[tuple[re.Pattern[str], str], ...] = (
         "have the client send the whole history (store = false): the server keeps none",
     ),
 )
-"""What servers say of what no request can mend, and what does."""
+"""Patterns of servers' messages, each with its cure for people."""
 
 
 def cure(words: str) -> str:
-    """Return what mends what a server said, "" where that is not known."""
+    """Return the cure for a server's message ``words``, for people; "" if none is known."""
     for pattern, mend in _CURES:
         if (found := pattern.search(words)) is not None:
             return found.expand(mend)

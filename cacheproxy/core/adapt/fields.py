@@ -1,7 +1,7 @@
-"""Refused fields: members of a request that a strict server forbids, by its own error, left out.
+"""Refused fields: members of a request that a strict server's error forbids are left out.
 
-A member goes where the answer stays what the client can read. What a person or a tool said never
-goes, nor what the answer's form depends on, nor what names a history that the request has not.
+A member leaves only if the client can still read the answer. Text of a user or a tool never
+leaves, nor a member that sets the answer's form, nor one that stands for an absent history.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _STAYS = frozenset(
 )
 """Names of members that are never left out, wherever they stand."""
 _TOP = frozenset({"thinking"})
-"""Those that may go where they stand in the request itself: there they ask for reasoning."""
+"""Names of _STAYS that may leave at the top of the request: there they switch on reasoning."""
 _SCHEMAS = frozenset({"parameters", "input_schema", "input", "arguments"})
-"""Members whose inside is a tool's, not the API's."""
+"""Members whose content is a tool's, not the API's."""
 _PLAIN = re.compile(r"[A-Za-z_]\w*|\*")
 _HISTORIES = frozenset({"previous_response_id", "conversation"})
-"""Members that stand for what was said before."""
+"""Members that stand for earlier messages on the server."""
 _SIGNATURE = "signature"
 _RENAMED = {"max_completion_tokens": "max_tokens"}
 """Members that older servers know by another name."""
@@ -63,11 +63,11 @@ _LOCATED = re.compile(
     r"|\bunexpected keyword\b|\bnot supported\b",
     re.IGNORECASE,
 )
-"""What is said of a member that the error locates (Pydantic's ``loc``)."""
+"""Messages about a member that the error locates (Pydantic's ``loc``)."""
 _LOC = re.compile(r"'loc': \(([^()\n]{1,200})\)")
-"""The same inside of vLLM's message, as Python prints it."""
+"""Pydantic's ``loc`` inside vLLM's message, as Python prints it."""
 _DOTTED = re.compile(r"\b([A-Za-z_][\w.]{0,200}): (?:Extra inputs|Field required|Input should)")
-"""The same as Anthropic says it: ``tools.0.custom.strict: Extra inputs are not permitted``."""
+"""Anthropic's spelling of it: ``tools.0.custom.strict: Extra inputs are not permitted``."""
 _EFFORT = "reasoning_effort"
 _EFFORTS = (
     "/reasoning_effort",
@@ -76,11 +76,11 @@ _EFFORTS = (
     "/output_config/effort",
     "/reasoning/effort",
 )
-"""Members that ask for reasoning, in whichever API: a translated request has another's."""
+"""Members that set reasoning, in any API: a translated request has another API's."""
 _THINKS = re.compile(
     r"\bdoes not support (?:thinking|reasoning)\b|\binvalid reasoning value\b", re.IGNORECASE
 )
-"""Ollama's words for a model that does not reason, and for an effort that it does not know."""
+"""Ollama's messages for a model that does not reason, and for an unknown effort."""
 _UNSIGNED = re.compile(
     r"\bsignature\b[^.\n]{0,60}\b(?:required|missing)|missing[^.\n]{0,20}signature"
 )
@@ -90,12 +90,12 @@ _EMPTY = "empty signature of the model's reasoning"
 
 
 class RefusedFields:
-    """The adaptation of a request to the members that a server takes."""
+    """The adaptation that leaves out members which the server refuses."""
 
     name = "refused-fields"
 
     def needed(self, request: Request, remembered: Remembered) -> Need | None:
-        """Return which of the members remembered ``request`` has, None for none."""
+        """Return the remembered members that ``request`` has, None for none."""
         document = request.document
         if not remembered or document is None:
             return None
@@ -117,7 +117,7 @@ class RefusedFields:
         return None
 
     def edits(self, request: Request, need: Need) -> Sequence[Edit]:
-        """Return the edits that leave the members out, wherever they stand."""
+        """Return the edits that remove the members wherever they stand."""
         document = request.document
         if document is None:
             return []
@@ -132,7 +132,7 @@ class RefusedFields:
 
 
 def _named(refusal: Refusal, document: Document) -> Iterator[str]:
-    """Yield the members that the error may name, as patterns of paths that the document has."""
+    """Yield the members that the error may mean, as patterns of paths in the document."""
     words, place = refusal.words, refusal.path or _place_in(refusal.words)
     where = _pattern_of(place, document)
     signs = _UNSIGNED.search(words) or (place[-1:] == (_SIGNATURE,) and _MISSING.search(words))
@@ -150,7 +150,7 @@ def _named(refusal: Refusal, document: Document) -> Iterator[str]:
 
 
 def _place_in(words: str) -> tuple[str | int, ...]:
-    """Return where the error says that something is wrong, where that stands in its message."""
+    """Return the path of the fault that the error's message contains, () if it contains none."""
     found, dotted = _LOC.search(words), _DOTTED.search(words)
     if found is not None:
         steps = [step.strip(" '\"") for step in found[1].split(",")]
@@ -161,14 +161,14 @@ def _place_in(words: str) -> tuple[str | int, ...]:
 
 
 _THINKING = "/messages/*/content/*[type=thinking]"
-"""Where unsigned reasoning stands."""
+"""Path of unsigned reasoning."""
 
 
 def _pattern_of(path: Sequence[str | int], document: Document) -> str:
-    """Return the pattern of a member that may be left out and is there, "" for any other.
+    """Return the pattern of the member at ``path``; "" if it is absent or must stay.
 
-    Numbers become ``*``: what a server refuses in one message it refuses in all. Steps that lead
-    nowhere are Pydantic's names of the types that it tried.
+    Indexes become ``*``: a server that refuses it in one message refuses it in all. Steps that
+    lead nowhere are skipped: they are Pydantic's names of the types that it tried.
     """
     value: Any = document.value
     steps: list[str] = []
@@ -190,7 +190,7 @@ def _pattern_of(path: Sequence[str | int], document: Document) -> str:
 
 
 def _holds_history(request: Request, pattern: str) -> bool:
-    """Whether the member stands for messages that ``request`` does not have itself."""
+    """Whether the member at ``pattern`` stands for messages that ``request`` does not contain."""
     name = pattern[1:]
     if name not in _HISTORIES or (request.json or {}).get(name) is None:
         return False

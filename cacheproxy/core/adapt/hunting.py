@@ -1,8 +1,8 @@
-"""Finding the schemas that a server refused, by short requests of our own.
+"""The search for the schemas that a server refused, by probes: short requests of our own.
 
-Each has one message and some of the tools, without their descriptions. A server reads the schemas
-before it evaluates anything, so that what it refuses costs a few milliseconds; what it takes costs
-these tools' tokens, and one of the answer.
+Each probe has one message and some of the tools, without their descriptions. A server reads the
+schemas before it evaluates anything, so a refused probe costs a few milliseconds; one that it takes
+costs these tools' tokens, and one of the answer.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from cacheproxy.core.document.edits import encode
 from cacheproxy.core.prompt.request import Request
 
 Asking = Generator[Request, Refusal | None, Facts]
-"""Yields probes, is sent the refusal of each, or None where the server took it."""
+"""Generator of probes; it is sent the refusal of each, or None if the server took it."""
 _MOST = 64
-"""Probes; beyond them, all schemas that may still be at fault are healed."""
+"""Probes at most; after them, all schemas that may still be at fault are healed."""
 
 
 class Hunt:
-    """The search for what is at fault in ``request``, which was sent with ``facts``."""
+    """The search for the schemas at fault in ``request``, which was sent with ``facts``."""
 
     def __init__(self, request: Request, facts: Remembered) -> None:
         self._request, self._facts = request, facts
@@ -32,9 +32,9 @@ class Hunt:
         self._all = {one.digest: one for one in carriers(request)}
 
     def run(self, suspects: Facts) -> Asking:
-        """Return the levels of those at fault; {}: it is none of them.
+        """Return the levels of the schemas at fault, by digest; {} if none is.
 
-        ``suspects``: the digests of those to be asked for first, those of the lowest level before.
+        ``suspects``: the digests to probe first, with their levels: the lowest level goes first.
         """
         if (yield from self._asked([])) is not None:
             return {}
@@ -50,9 +50,9 @@ class Hunt:
         return {}
 
     def _searched(self, group: list[Carrier], said: Refusal) -> Asking:
-        """Return the levels of those at fault in a ``group`` that was refused, by halving it.
+        """Return the levels of the schemas at fault in a refused ``group``, by halving it.
 
-        {} where one is refused as the bare object, too: then no schema is at fault.
+        {} if one is refused even as the bare object: then no schema is at fault.
         """
         found: Facts = {}
         todo: list[tuple[list[Carrier], Refusal | None, bool]] = [(group, said, True)]
@@ -78,7 +78,7 @@ class Hunt:
     def _climbed(
         self, one: Carrier, said: Refusal
     ) -> Generator[Request, Refusal | None, Facts | None]:
-        """Return the least level at which the server takes the schema; None: it takes none."""
+        """Return the least level at which the server takes the schema of ``one``, None for none."""
         level = self._facts.get(one.digest, 0)
         while (above := one.next_level(level, level_said(said))) is not None:
             level = above
@@ -91,7 +91,10 @@ class Hunt:
     def _asked(
         self, group: Sequence[Carrier], level: int | None = None
     ) -> Generator[Request, Refusal | None, Refusal | None]:
-        """Probe with the schemas of ``group`` alone; None: taken, or refused for another reason."""
+        """Return the refusal of a probe with the schemas of ``group`` alone.
+
+        None if the server took it, or refused it for another reason.
+        """
         self._left -= 1
         said = yield self._probe(group, level)
         return said if said is not None and is_about_schemas(said) else None
@@ -126,7 +129,7 @@ class Hunt:
 
 
 def _tool(tool: Json, path: tuple[str, ...], schema: object) -> Json:
-    """Return ``tool`` with another schema, and without its description."""
+    """Return ``tool`` with ``schema`` at ``path``, and without its description."""
     found = placed(tool, path, schema)
     for step in ((), *((one,) for one in path[:-1])):
         holder = found[step[0]] if step else found

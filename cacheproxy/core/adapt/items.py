@@ -1,7 +1,7 @@
 """Items of the Responses API that a server may not know: another provider's, or odd spellings.
 
-Calls and results of any kind of tool become calls of functions and their results, with all that
-they say; a compaction is worded, since what it stands for is gone; all else (reasoning without
+Calls and results of any kind of tool become function calls and their results, with all their
+content; a compaction becomes words, since its history is gone; everything else (reasoning without
 text, references, searches that another provider ran) is left out.
 """
 
@@ -29,10 +29,10 @@ _TYPED = "type of an item, as the server needs it"
 class ForeignItem(NamedTuple):
     """An item that a server may refuse."""
 
-    key: Key  #: what its refusal is remembered by
+    key: Key  #: key under which its refusal is remembered
     number: int  #: its index in the input
-    value: _Json  #: as the request has it
-    is_reasoning: bool  #: llama.cpp has words of their own for reasoning without text
+    value: _Json  #: its value in the request
+    is_reasoning: bool  #: whether it is reasoning, for which llama.cpp has messages of its own
 
 
 def items_in(items: list[_Json]) -> Iterator[ForeignItem]:
@@ -57,7 +57,7 @@ def _is_odd(item: _Json) -> bool:
 
 
 def edits_of(item: ForeignItem, root: str) -> Iterator[Edit]:
-    """Yield the edits that put another item in the place of ``item``, or none."""
+    """Yield the edits that replace ``item``, or remove it."""
     pointer, value, kind = f"/{root}/{item.number}", item.value, str(item.value.get("type"))
     if item.key[-1] == "":
         yield Edit(f"{pointer}/type", "message", _TYPED, adds="type" not in value)
@@ -78,7 +78,7 @@ def edits_of(item: ForeignItem, root: str) -> Iterator[Edit]:
 
 
 def _as_call(pointer: str, value: _Json) -> Iterator[Edit]:
-    """Yield the edits that make any call that of a function: what it says are the arguments."""
+    """Yield the edits that make a call of any kind a function call; its content: the arguments."""
     yield Edit(f"{pointer}/type", _CALL, _AS_CALL)
     if not isinstance(value.get("name"), str):
         name = value["type"][: -len("_call")]
@@ -97,6 +97,6 @@ def _others(value: _Json) -> _Json:
 
 
 def remains(items: list[_Json], gone: list[ForeignItem]) -> bool:
-    """Whether anything is left of ``items`` without those of ``gone`` that are left out."""
+    """Whether any of ``items`` remains after the edits of those in ``gone``."""
     removed = sum(edit.new is REMOVE for item in gone for edit in edits_of(item, ""))
     return removed < len(items)

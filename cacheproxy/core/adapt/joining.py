@@ -31,18 +31,19 @@ from cacheproxy.core.prompt.reminder import (
 
 _JOINED = "joined with the message beside it"
 WHY = "late system message sent as a user message, in its place"
-"""Why one edit for each message that is placed is made; by it they are counted."""
+"""Reason of exactly one edit for each placed message: the edits are counted by it."""
 _MARKED = "marked as a reminder"
 _KEPT = frozenset({"role", "content", "type", "id", "status", "images"})
-"""What a user message may have, in one of the dialects."""
+"""Members that a user message may have, in any dialect."""
 
 
 def join_late(
     items: Sequence[Json], moved: set[int], gone: set[int], placement: Placement, root: str
 ) -> Iterator[Edit]:
-    """Yield the edits that join the messages numbered in ``moved`` to those beside them.
+    """Yield the edits that join the messages with indexes in ``moved`` to their neighbours.
 
-    ``items``: all messages, at the path ``root``. ``gone``: late ones without text, left out.
+    ``items``: all messages, at the path ``root``. ``gone``: indexes of late ones without text,
+    which are left out.
     """
     for run in _runs(items, moved, gone, placement):
         yield from _settle(run, items, moved, root)
@@ -52,18 +53,18 @@ def join_late(
 class _Run:
     """Messages that become one, in their order."""
 
-    home: int  #: index of the one that the others join
-    is_result: bool = False  #: it ends with what a tool returned
-    changes: bool = False  #: there is a late one among them, or more than one
+    home: int  #: index of the message that the others join
+    is_result: bool = False  #: whether it ends with a tool's result
+    changes: bool = False  #: whether a late message is among them, or more than one message
     before: list[int] = field(default_factory=list)
-    """Indexes of those whose text goes before the home's."""
-    behind: list[int] = field(default_factory=list)  #: indexes of those whose text goes behind it
+    """Indexes of messages whose text goes before that of ``home``."""
+    behind: list[int] = field(default_factory=list)  #: indexes of messages with text behind it
 
 
 def _runs(
     items: Sequence[Json], moved: set[int], gone: set[int], placement: Placement
 ) -> Iterator[_Run]:
-    """Yield which messages become one, for each late message and those that it has to join."""
+    """Yield the runs of messages that become one, for all late messages and their neighbours."""
     run: _Run | None = None
     for index in range(len(items)) if placement.joins_user else _beside(moved, gone, len(items)):
         if index in gone:
@@ -89,9 +90,9 @@ def _runs(
 
 
 def _beside(moved: set[int], gone: set[int], count: int) -> list[int]:
-    """Return the late messages and those beside them: where the user's stay apart, no others join.
+    """Return the indexes of late messages and their neighbours: others need not be joined.
 
-    ``count``: of all messages.
+    Only if user messages in a row are accepted. ``count``: number of all messages.
     """
     found = set(moved)
     for number in moved:
@@ -125,7 +126,7 @@ def _joins(
 
 
 def _settle(run: _Run, items: Sequence[Json], moved: set[int], root: str) -> Iterator[Edit]:
-    """Make one message of ``run``: span edits where texts meet, else its content anew."""
+    """Yield the edits that make one message of ``run``: spans where texts meet, else all of it."""
     home, others = run.home, [*run.before, *run.behind]
     pointer, item = f"{root}/{home}", items[home]
     content = item.get("content")
@@ -159,7 +160,7 @@ def _settle(run: _Run, items: Sequence[Json], moved: set[int], root: str) -> Ite
 
 
 def _after_result(pointer: str, item: Json, text: str) -> Iterator[Edit]:
-    """Add ``text`` behind what the tool returned, which stays as it is."""
+    """Yield the edits that add ``text`` behind a tool's result, which stays as it is."""
     holder, key, owner = _result_of(item)
     place, value = f"{pointer}{holder}/{key}", owner.get(key)
     if isinstance(value, str):
@@ -175,7 +176,7 @@ def _after_result(pointer: str, item: Json, text: str) -> Iterator[Edit]:
 
 
 def _result_of(item: Json) -> tuple[str, str, Json]:
-    """Return where in ``item`` the last result is: a block, its member, and the block itself."""
+    """Return the last result in ``item``: pointer to its block, member, and the block itself."""
     if item.get("type") == "function_call_output":
         return "", "output", item
     content = item.get("content")
@@ -202,25 +203,25 @@ def _has_text_at(content: Any, end: int) -> bool:
 
 
 def _is_plain(content: Any, *, is_late: bool) -> bool:
-    """Whether a message can join another as a text; lists of the user's own stay lists."""
+    """Whether ``content`` can join another message as a text; a user's own lists stay lists."""
     return is_all_text(content) if is_late else isinstance(content, str)
 
 
 def _texts(items: Sequence[Json], numbers: Sequence[int], moved: set[int]) -> str:
-    """Return the texts of messages; late ones are marked."""
+    """Return the joined texts of the messages ``numbers``; late ones are marked."""
     texts = ((number, text_in(items[number]["content"])) for number in numbers)
     return BETWEEN.join(wrapped(text) if number in moved else text for number, text in texts)
 
 
 def _marked(content: Any, *, is_late: bool) -> Any:
-    """Return the content of one message as it is joined to others."""
+    """Return the content of one message for joining: marked if it ``is_late``."""
     if not is_late:
         return content
     return wrapped(text_in(content)) if is_all_text(content) else wrapped_blocks(content)
 
 
 def _is_user(item: Json) -> bool:
-    """Whether it is a user message that another can join."""
+    """Whether ``item`` is a user message that another one can join."""
     return item.get("role") == "user" and isinstance(item.get("content"), str | list)
 
 
@@ -232,12 +233,12 @@ def _is_result(item: Json) -> bool:
 
 
 def _begins_with_result(item: Json) -> bool:
-    """Whether a tool's result is the first that ``item`` says."""
+    """Whether ``item`` begins with a tool's result."""
     return _is_result(item) or _is_result_block(item, 0)
 
 
 def ends_with_result(item: Json) -> bool:
-    """Whether a tool's result is the last that ``item`` says."""
+    """Whether ``item`` ends with a tool's result."""
     return _is_result(item) or _is_result_block(item, -1)
 
 
@@ -248,7 +249,7 @@ def _is_result_block(item: Json, end: int) -> bool:
 
 
 def re_role(pointer: str, item: Json, more: str = "") -> Iterator[Edit]:
-    """Turn a message into the user's, its text's bytes kept; ``more`` goes behind its last."""
+    """Yield the edits to a user message with the same bytes of text; ``more``: appended text."""
     content = item["content"]
     texts = (
         [(f"{pointer}/content", content)]
@@ -274,7 +275,7 @@ def re_role(pointer: str, item: Json, more: str = "") -> Iterator[Edit]:
 
 
 def become_user(pointer: str, item: Json) -> Iterator[Edit]:
-    """Change the role, and take out what a user message does not have."""
+    """Yield the edits that change the role, and remove members that a user message has not."""
     yield Edit(f"{pointer}/role", "user", WHY)
     for key in item:
         if key not in _KEPT:

@@ -1,7 +1,7 @@
 """Late system messages, users in a row and ids of calls: where and how a server takes them.
 
-What a server does with them is told by its template, by two short prompts, or by its refusal. See
-``core.kinds.placement`` for the knowledge, ``placing`` for the edits.
+The server's template, two short prompts or its refusal show its treatment of them. See
+``core.kinds.placement`` for this knowledge, and ``placing`` for the edits.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import RuleReport
 
 NAME = "late-system-messages"
-"""Under which placed messages are reported and counted, beside the rules."""
+"""Name under which placed messages are reported and counted, among the rules."""
 AUTO, QUIET, USER, OFF = "auto", "quiet", "user", "off"
-"""What ``--placement`` may be."""
+"""Values of ``--placement``."""
 _SCANNED, _MOST_MESSAGES = 128 << 10, 64
 """Bytes and messages beyond which a request is edited in a thread: to look at one message, and to
 put a block into it, takes up to 0.05 ms."""
@@ -64,23 +64,23 @@ _SHORT_IDS = re.compile(rb"\bids? should be alphanumeric\b.{0,40}\b9\b", re.IGNO
 
 
 def refuses_late(body: bytes) -> bool:
-    """Whether the error answer may be about a system message that comes late."""
+    """Whether the error answer ``body`` may be about a late system message."""
     text = body[:LARGEST]
     return any(words.search(text) for words in (_ORDER, _ROLE, _ALTERNATE))
 
 
 def wants_short_ids(body: bytes) -> bool:
-    """Whether it says that the ids of calls have to be nine letters or digits."""
+    """Whether the error answer demands ids of calls of nine letters or digits."""
     return _SHORT_IDS.search(body[:LARGEST]) is not None
 
 
 def wants_turns(body: bytes) -> bool:
-    """Whether it says that user and assistant have to take turns."""
+    """Whether the error answer demands that user and assistant take turns."""
     return _ALTERNATE.search(body[:LARGEST]) is not None
 
 
 class LateMessages(Learning):
-    """Places late system messages; ``setting``: as ``--placement`` says it."""
+    """The adaptation that places late system messages; ``setting``: value of ``--placement``."""
 
     name, title = NAME, "placement"
     fails, whose = "late system messages stay as they are", "{client} sends such messages"
@@ -96,7 +96,7 @@ class LateMessages(Learning):
         *,
         begins: bool,  # noqa: ARG002
     ) -> Remembered | None:
-        """Return where late messages stand, if ``request`` has some, or something else to mend."""
+        """Return the placement, if ``request`` has late messages or anything else to mend."""
         if self._setting == OFF:
             return None
         if late_messages(request):
@@ -108,11 +108,11 @@ class LateMessages(Learning):
         return None if placement is None or not _edits(placement) else {(): placement}
 
     def needed(self, request: Request, remembered: Remembered) -> Need | None:  # noqa: ARG002
-        """Return the need of what ``learn`` found; it may be that nothing is known yet."""
+        """Return the need of the placement that ``learn`` found, which may be unknown as yet."""
         return Need(remembered)
 
     def refused(self, refusal: Refusal, request: Request, need: Need | None) -> Need | None:
-        """Return the need of what the server's words ask for beside what was done."""
+        """Return the need of what the refusal demands beside ``need``."""
         if self._setting == OFF:
             return None
         words = refusal.words.encode("utf-8", "replace")
@@ -129,14 +129,14 @@ class LateMessages(Learning):
         return Need({(): replace(guess, short_ids=True) if ids else guess})
 
     def edits(self, request: Request, need: Need) -> Edited:
-        """Return the request with its late messages where the server takes them."""
+        """Return ``request`` with its late messages in places where the server takes them."""
         placement = need.facts.get(())
         if placement is None or not _edits(placement):
             return Edited(request)
         return placed(request, placement, late_messages(request))
 
     async def learn_again(self, request: Request, need: Need | None) -> Need | None:
-        """Return the need by what the server says now, if it was placed by what it said before."""
+        """Return the need of the known placement, learned anew if ``need`` was of that."""
         known = self._server.known(request)
         if known is not None and need is not None and known == need.facts.get(()):
             self._server.forget()
@@ -144,15 +144,15 @@ class LateMessages(Learning):
         return None if known is None else Need({(): known})
 
     def remember(self, request: Request, need: Need) -> None:
-        """Know the placement by which the server took ``request``."""
+        """Store the placement with which the server took ``request``."""
         if need.facts[()] != self._server.known(request):
             self._server.keep(self._server.key(request), need.facts[()])
 
     def is_quick(self, request: Request, remembered: Remembered) -> bool:
         """Whether the request may be edited on the reactor.
 
-        To join takes ten times as long as to give a message to the user in its place; to mend looks
-        at each message there is.
+        Joining a message takes ten times as long as changing its role in place; mending reads each
+        message.
         """
         placement = remembered.get(())
         if len(request.body) <= _SCANNED or placement is None or not _edits(placement):
@@ -161,11 +161,11 @@ class LateMessages(Learning):
         return is_few and not placement.mends and request.is_quick(_SCANNED)
 
     def says(self, remembered: Remembered) -> str:
-        """Return what the server does with late messages, and what is done about it."""
+        """Return the server's treatment of late messages and the remedy, for people."""
         return f"upstream {remembered[()].says}" if () in remembered else ""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what was learned last as plain values for a page."""
+        """Return the placement learned last, as plain values for a page."""
         known = _ALWAYS if self._setting == USER else self._server.placement
         if self._setting == OFF or known is None:
             return {"setting": self._setting, "late": str(Late.UNKNOWN), "says": ""}
@@ -186,9 +186,9 @@ def _edits(placement: Placement) -> bool:
 def place(
     request: Request, placement: Placement, late: Sequence[LateMessage] | None = None
 ) -> tuple[Request, RuleReport | None]:
-    """Return ``request`` with its late messages where ``placement`` says, and what was done.
+    """Return ``request`` with its late messages placed, and the report; never raises (``guarded``).
 
-    ``late``: these, where they have been looked for. It never raises, see ``guarded``.
+    ``late``: its late messages, if they are known already.
     """
 
     def work() -> Step:

@@ -1,7 +1,7 @@
 """Answer limit: more tokens than are left for the answer, clamped by the numbers in the error.
 
-It holds for one request: the next one has another prompt. A client that asks for all the room there
-is (Zed, opencode) would be refused from some turn on for ever.
+The clamp is for one request: the next one has another prompt. A client that requests all the room
+there is (Zed, opencode) would otherwise be refused from some turn on.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from cacheproxy.core.document.edits import REMOVE, Edit
 from cacheproxy.core.prompt.request import Request
 
 KEY = ("answer-limit",)
-"""The one key: nothing that is remembered by it is needed again."""
+"""The only key of its facts; nothing remembered under it is ever needed again."""
 _STATUSES = frozenset({400, 413, 422})
 _LEAST = 1_024
-"""Tokens that an answer needs: with fewer, the client has to learn that it must compact."""
+"""Tokens of an answer at least: with fewer left, the client must learn to compact."""
 _ANY = 0
-"""As a fact: no limit is sent, since the server has said only what the prompt has at least."""
+"""Value of a fact: no limit is sent, since the error has only a lower bound of the prompt."""
 # OpenAI's ("This model supports at most N completion tokens") and Anthropic's ("max_tokens: M > N,
 # which is the maximum allowed number of output tokens"): of the answer alone.
 _OF_ANSWER = re.compile(
@@ -30,21 +30,21 @@ _OF_ANSWER = re.compile(
 _TOGETHER = re.compile(r"exceed context limit: (\d{1,12}) \+ \d{1,12} > (\d{1,12})")
 """Anthropic's words for a prompt that would fit by itself."""
 _AT_LEAST = re.compile(r"\bat least \d{1,12} input tokens")
-"""vLLM's, which stops counting where the limit is exceeded."""
+"""vLLM's words: it stops counting where the limit is exceeded."""
 _WHY = "limit of the answer, as much as is left for it"
 
 
 class AnswerLimit:
-    """The adaptation of an answer's limit to the room that is left."""
+    """The adaptation that clamps the answer's limit to the room that is left."""
 
     name = "answer-limit"
 
     def needed(self, request: Request, remembered: Remembered) -> Need | None:  # noqa: ARG002
-        """Return None: what was left a turn ago says nothing."""
+        """Return None: the room left in an earlier turn means nothing for this one."""
         return None
 
     def refused(self, refusal: Refusal, request: Request, need: Need | None) -> Need | None:
-        """Return what is left by the numbers of ``refusal``, None where that is no answer."""
+        """Return the room left by the numbers of ``refusal``, None if too little for an answer."""
         limits = _limits(request)
         if refusal.status not in _STATUSES or not limits:
             return None
@@ -61,7 +61,7 @@ class AnswerLimit:
         return Need({KEY: left})
 
     def edits(self, request: Request, need: Need) -> Sequence[Edit]:
-        """Return the edits of the limits that ask for more."""
+        """Return the edits of the limits that exceed the room."""
         left = need.facts[KEY]
         return [
             Edit(pointer, left if left != _ANY else REMOVE, _WHY)
@@ -71,7 +71,7 @@ class AnswerLimit:
 
 
 def _limits(request: Request) -> dict[str, int]:
-    """Return the limits that ``request`` names, by their places."""
+    """Return the limits in ``request``, by their pointers."""
     dialect, body = request.dialect, request.json
     if not isinstance(dialect, Dialect) or body is None:
         return {}
@@ -83,7 +83,7 @@ def _limits(request: Request) -> dict[str, int]:
 
 
 def _left(refusal: Refusal) -> int | None:
-    """Return how many tokens the answer may have; one fewer than fit, as SGLang counts."""
+    """Return the tokens left for the answer: one fewer than fit, as SGLang counts."""
     if found := _OF_ANSWER.search(refusal.words):
         return int(found[1] or found[2])
     counts = counts_in(refusal.words)
@@ -94,6 +94,9 @@ def _left(refusal: Refusal) -> int | None:
 
 
 def _halved(refusal: Refusal, tried: int) -> int | None:
-    """Return half of what was ``tried``: the API needs a limit, and the prompt may be longer."""
+    """Return half of the ``tried`` limit or of the room left, whichever is less; None if unknown.
+
+    For APIs that require a limit, if the error has only a lower bound of the prompt.
+    """
     left = _left(refusal)
     return None if left is None else min(left, tried) // 2

@@ -1,4 +1,4 @@
-"""The model's name that a route's upstream has, asked for instead of the client's."""
+"""Model name: a route's own name of the model replaces the client's."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.prompt.request import Request
 
 NAME = "model"
-"""Under which it is reported, beside the rules."""
+"""Name under which it is reported, among the rules."""
 _WHY = "the name that this upstream has for its model"
 
 
 class ModelName(Adaptation):
-    """Has requests ask for ``model``; those that name none go on as they came."""
+    """The adaptation that sets the name ``model``, in requests that name a model."""
 
     name = NAME
 

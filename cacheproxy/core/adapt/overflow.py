@@ -1,4 +1,4 @@
-"""Overflow: a prompt that does not fit, in the words on which the client compacts it.
+"""Overflow: the error for a prompt that does not fit, in words on which the client compacts it.
 
 Servers have a sentence each; clients look for those of the vendor whose API they speak. Sources:
 Claude Code's two sentences (``core.dialects.errors``), Cline's ``context-error-handling.ts``, Qwen
@@ -20,25 +20,25 @@ _JSON, _EVENTS = b"application/json", b"text/event-stream"
 _CODE = "context_length_exceeded"
 _MESSAGES = re.compile(r"prompt is too long|exceed context limit")
 _CHAT = re.compile(r"maximum context length is \d+ tokens")
-"""Words that a client of the API knows as they are."""
+"""Words that a client of Chat Completions knows, so they need no translation."""
 _WINDOW = "Your input exceeds the context window of this model. Please {} and try again."
 
 
 class OverflowAnswer(NamedTuple):
-    """What the client is answered."""
+    """The response to the client."""
 
-    status: int  #: of HTTP
-    content_type: bytes  #: of the body
-    body: bytes  #: an error in the words of the client's API, JSON or one event
+    status: int  #: HTTP status
+    content_type: bytes  #: media type of the body
+    body: bytes  #: error in the words of the client's API, as JSON or one event
 
 
 def overflow_answer(
     refusal: Refusal, dialect: Dialect, *, streams: bool = False
 ) -> OverflowAnswer | None:
-    """Return the error answer in the words of ``dialect``, the server's own behind them.
+    """Return the error answer in the words of ``dialect``, followed by the server's own.
 
-    ``streams``: the client asked for a stream. None where it is no overflow, or where the client
-    knows the server's words.
+    None if ``refusal`` is no overflow, or if the client knows the server's words. ``streams``:
+    whether the client requested a stream.
     """
     status, words = refusal.status, refusal.words
     if not is_overflow(status, words, refusal.code):
@@ -62,7 +62,7 @@ def overflow_answer(
 
 
 def _chat(words: str) -> str:
-    """Return what OpenAI says of such a request in Chat Completions."""
+    """Return OpenAI's message for such a request in Chat Completions."""
     prompt, output, limit = counts_in(words)
     if prompt is None or limit is None:
         return _WINDOW.format("reduce the length of the messages")

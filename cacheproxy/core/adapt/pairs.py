@@ -1,7 +1,7 @@
-"""What belongs together in a history: calls and their results, and turns that take turns.
+"""Repairs of a history: calls without results, results without calls, roles that do not alternate.
 
-Each repair takes all messages and returns them, with those anew that it changes. What a user wrote
-and a tool returned stays as it is; what is said besides is in brackets.
+Each repair takes all messages and returns them; those that it changes are new objects. Text of
+users and tools stays as it is; words of ours are in brackets.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ EMPTY = "(empty)"
 
 
 class HistoryItem(NamedTuple):
-    """A message."""
+    """A message of the history."""
 
-    number: int | None  #: its index as it came; None for one that is added
-    value: Json  #: to be looked at, never altered
+    number: int | None  #: its index in the client's request; None for an added one
+    value: Json  #: the message itself, never altered
 
 
 Repair = Callable[[list[HistoryItem], Dialect], list[HistoryItem]]
-"""Returns the messages; one that it does not change is the same object."""
+"""Function that returns the repaired messages; an unchanged one is the same object."""
 
 
 def without_lone_results(items: list[HistoryItem], dialect: Dialect) -> list[HistoryItem]:
-    """Make each result without a call before it a text of the user's."""
+    """Return ``items`` with each result without a call before it as a user's text."""
     known: set[Any] = set()
     found = []
     for item in items:
@@ -56,7 +56,7 @@ def without_lone_results(items: list[HistoryItem], dialect: Dialect) -> list[His
 
 
 def with_all_results(items: list[HistoryItem], _: Dialect) -> list[HistoryItem]:
-    """Add a result for each call without one, behind those of the same turn."""
+    """Return ``items`` with a result for each call without one, behind those of its turn."""
     answered = {_id(one) for item in items for one in (item.value, *_blocks(item.value))}
     found: list[HistoryItem] = []
     waiting: list[Call] = []  # their results go before the next message
@@ -80,7 +80,7 @@ def with_all_results(items: list[HistoryItem], _: Dialect) -> list[HistoryItem]:
 
 
 def in_turns(items: list[HistoryItem], dialect: Dialect) -> list[HistoryItem]:
-    """Put an answer between a tool's result and a user's message behind it."""
+    """Return ``items`` with an answer between each tool's result and user message behind it."""
     found: list[HistoryItem] = []
     behind = False
     for item in items:
@@ -104,7 +104,7 @@ def in_turns(items: list[HistoryItem], dialect: Dialect) -> list[HistoryItem]:
 
 
 def with_joined_answers(items: list[HistoryItem], _: Dialect) -> list[HistoryItem]:
-    """Make assistant messages in a row one, the last of them, up to one that calls."""
+    """Return ``items`` with assistant messages in a row joined into the last, up to a call."""
     found: list[HistoryItem] = []
     for item in items:
         value = item.value
@@ -119,7 +119,7 @@ def with_joined_answers(items: list[HistoryItem], _: Dialect) -> list[HistoryIte
 
 
 def with_words(items: list[HistoryItem], dialect: Dialect) -> list[HistoryItem]:
-    """Say that a message is empty where one without calls says nothing; empty texts leave."""
+    """Return ``items`` with empty messages without calls marked as such; empty texts leave."""
     found = []
     for item in items:
         value, content = item.value, item.value.get("content")
@@ -136,7 +136,7 @@ def with_words(items: list[HistoryItem], dialect: Dialect) -> list[HistoryItem]:
 
 
 def is_result(value: Any) -> bool:
-    """Whether ``value``, a message or a block, is what a tool returned."""
+    """Whether ``value``, a message or a block, is a tool's result."""
     if not isinstance(value, dict):
         return False
     kind = value.get("type")
@@ -144,12 +144,12 @@ def is_result(value: Any) -> bool:
 
 
 def is_answer(value: Json) -> bool:
-    """Whether ``value`` is a message of the model's."""
+    """Whether ``value`` is an assistant message."""
     return value.get("role") == "assistant" and value.get("type", "message") == "message"
 
 
 def said(dialect: Dialect, role: str, texts: list[Any]) -> Json:
-    """Return a message of ``texts``, which are texts or lists of blocks."""
+    """Return a message of ``role`` with ``texts``: texts or lists of blocks."""
     kind = dialect.text_types[0]
     if kind == "text":
         return {"role": role, "content": merged(texts)}
@@ -174,7 +174,7 @@ def _blocks(value: Json) -> list[Any]:
 
 
 def _shown(block: Json) -> Iterator[Any]:
-    """Yield a block of a result as a user's blocks."""
+    """Yield the blocks of a user message that show ``block``, part of a result."""
     yield {"type": "text", "text": NO_CALL}
     content = block.get("content")
     if isinstance(content, list):
@@ -202,7 +202,7 @@ def _added(results: list[Json]) -> list[HistoryItem]:
 
 
 def _with_results(value: Json, results: list[Json]) -> Json:
-    """Return a user's message with ``results`` behind those that it begins with."""
+    """Return a user message with ``results`` behind the results at its beginning."""
     content = value.get("content")
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content or []
     count = next((at for at, one in enumerate(blocks) if not is_result(one)), len(blocks))

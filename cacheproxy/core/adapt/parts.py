@@ -1,8 +1,8 @@
-"""Unreadable parts: what a server cannot read in a message, sent as one line of text (law 2b).
+"""Unreadable parts: parts of a message that a server cannot read become one line of text (law 2b).
 
-Images, audio, video, files and blocks of unknown types, and the Responses API's items of other
-providers. A text in an odd spelling is respelled; an image in a tool's result that the server
-takes from a user alone goes behind it. A text that a user wrote or a tool returned stays.
+Such parts are images, audio, video, files, blocks of unknown types, and other providers' items of
+the Responses API. A text in an odd spelling is respelled; an image in a tool's result moves behind
+it if the server takes images from users alone. Text of a user or a tool stays.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from cacheproxy.core.document.pointer import Path
 from cacheproxy.core.prompt.request import Request, messages_of
 
 _STATUSES = frozenset({400, 404, 415, 422, 500, 501})
-"""How servers answer: llama.cpp 500 for images, mlx-lm 404, Pydantic 422, all others 400."""
+"""Statuses of such refusals: llama.cpp 500 for images, mlx-lm 404, Pydantic 422, others 400."""
 
 
 def _lacking(what: str) -> re.Pattern[str]:
-    """Return the pattern of words that say that the model does not take ``what``."""
+    """Return the pattern of messages for a model that does not take ``what``."""
     does_not = r"(?:not? (?:support|accept|allow|handle)|unsupported|cannot contain)"
     is_not = r"(?:not (?:supported|allowed|enabled|accepted|available)|unsupported)"
     return re.compile(
@@ -54,7 +54,7 @@ _LACKING = {
     "video": _lacking("video|video_url"),
 }
 _LOOKED_AT = 2_048
-"""Characters of a message that are looked at for what it is about: behind stands the request."""
+"""Characters of an error in which its subject is searched for: the request may follow."""
 _TEXT_ONLY = re.compile(
     r"\bnot a (?:multi-?modal|vision)\b|\bmissing data required for image|\btext-only model\b",
     re.IGNORECASE,
@@ -95,23 +95,23 @@ _NOTHING = re.compile(
     r"|\broles must alternate",
     re.IGNORECASE,
 )
-"""Templates' words, where a server drops blocks silently and nothing is left of a message."""
+"""Words of templates for an empty message, after the server dropped its blocks silently."""
 _ALLOWED = re.compile(r"\b(?:must be|should be|expected|allowed)\b")
-"""Behind it stand the types that a server knows."""
+"""Words before the list of types that a server knows."""
 _LITERALS = re.compile(r"\bInput should be ((?:'[a-z_]{1,40}'(?:, or | or |, )?){1,40})")
-"""Pydantic says so of each type that it tried, and between them what came."""
+"""Pydantic's message for each type that it tried; between them it quotes the input."""
 _ECHO = re.compile(r"; messages = |['\"]input['\"]\s*:|\binput_value=")
-"""Behind it stands a part of the request."""
+"""Words before a quoted part of the request."""
 _QUOTED = re.compile(r"['\"`]([a-z_]{3,40})['\"`]")
 
 
 class UnreadableParts:
-    """The adaptation of messages to what a server can read in them."""
+    """The adaptation that replaces parts of messages which the server cannot read."""
 
     name = "unreadable-parts"
 
     def needed(self, request: Request, remembered: Remembered) -> Need | None:
-        """Return what is known of the parts that ``request`` has, None for nothing."""
+        """Return the remembered facts about parts that ``request`` has, None for none."""
         if not remembered:
             return None
         blocks, items = _found(request)
@@ -120,7 +120,7 @@ class UnreadableParts:
         return Need(facts) if facts else None
 
     def refused(self, refusal: Refusal, request: Request, need: Need | None) -> Need | None:
-        """Return what the words of ``refusal`` say of the parts of ``request``."""
+        """Return the need with the parts of ``request`` that ``refusal`` is about."""
         if refusal.status not in _STATUSES:
             return None
         known: dict[Any, Any] = {} if need is None else dict(need.facts)
@@ -177,7 +177,7 @@ def _of_items(refusal: Refusal, items: list[ForeignItem], known: Remembered) -> 
 
 
 def _of_blocks(refusal: Refusal, blocks: list[Block], known: Remembered) -> dict[Any, Any]:
-    """Return what is to be remembered of the blocks that ``refusal`` is about."""
+    """Return the facts about those of ``blocks`` that ``refusal`` is about."""
     words = refusal.words[:_LOOKED_AT]
     images = [block for block in blocks if block.kind == "image"]
     if most := _AT_MOST.search(words):
@@ -219,7 +219,7 @@ def _of_blocks(refusal: Refusal, blocks: list[Block], known: Remembered) -> dict
 
 
 def _first(blocks: Iterable[Block]) -> dict[Any, Any]:
-    """Return the keys of one kind of ``blocks``: first the odd ones, last what models may take."""
+    """Return the facts of the first kind among ``blocks``: odd ones first, images last."""
     found = list(blocks)
     for kind in ("", "file", "audio", "video", "image"):
         if keys := {block.keys[0]: 0 for block in found if block.kind == kind}:
@@ -228,7 +228,7 @@ def _first(blocks: Iterable[Block]) -> dict[Any, Any]:
 
 
 def _at(refusal: Refusal, blocks: list[Block]) -> list[Block]:
-    """Return those of ``blocks`` where the error says that something is wrong; else all."""
+    """Return those of ``blocks`` at the path that the error names; else all."""
     if not refusal.path:
         return blocks
     blocks = [block for block in blocks if block.path[0] == refusal.path[0]]
@@ -239,7 +239,7 @@ def _at(refusal: Refusal, blocks: list[Block]) -> list[Block]:
 
 
 def _types(words: str) -> tuple[set[str], set[str]]:
-    """Return the names that ``words`` quote, and those that they say are allowed."""
+    """Return the names that ``words`` quote: those before the list of allowed ones, and those."""
     said, *known = _ALLOWED.split(_ECHO.split(words, maxsplit=1)[0], maxsplit=1)
     known += [found[1] for found in _LITERALS.finditer(words)]
     return set(_QUOTED.findall(said)), set(_QUOTED.findall("".join(known)))

@@ -1,4 +1,4 @@
-"""Places late system messages: each becomes a user message where it stands.
+"""The placing of late system messages: each becomes a user message where it stands.
 
 The text is wrapped in ``<system-reminder>``, as Claude Code itself does, unless it already is. If
 a user message behind a tool's result is refused, or costs the reasoning of the running turn, the
@@ -39,7 +39,7 @@ _PLAIN = re.compile(
     rb'\{\s*"role"\s*:\s*"(?P<role>system|developer)(?P<between>"\s*,\s*"content"\s*:\s*")'
     rb'(?P<text>[^"\\]*(?:\\.[^"\\]*)*)"\s*\}'
 )
-"""A message as most clients spell it: its role and a text."""
+"""A message in most clients' spelling: its role and a text."""
 _MARK = OPEN.strip().encode()
 _OPEN, _CLOSE = (encode(text)[1:-1].encode() for text in (OPEN, CLOSE))
 _SPELLED = "id of a tool call, in nine letters or digits"
@@ -49,11 +49,11 @@ _SHORT = re.compile(rf"[0-9A-Za-z]{{{_LENGTH}}}")
 
 
 class LateMessage(NamedTuple):
-    """Where a late system message stands."""
+    """A late system message's place."""
 
     number: int  #: its index among the messages
-    role: str  #: as the request spells it
-    leads: bool  #: only system text stands before it
+    role: str  #: its role in the request
+    leads: bool  #: whether only system text stands before it
 
 
 def late_messages(request: Request) -> list[LateMessage]:
@@ -72,12 +72,12 @@ def late_messages(request: Request) -> list[LateMessage]:
 
 
 def count_of(edits: Sequence[Edit]) -> int:
-    """Return how many late messages ``edits`` of such a rule placed or left out."""
+    """Return the number of late messages that ``edits`` of this adaptation placed or removed."""
     return sum(edit.why in (WHY, _EMPTY) for edit in edits)
 
 
 def placed(request: Request, placement: Placement, late: Sequence[LateMessage]) -> Edited:
-    """Return ``request`` with its ``late`` messages where ``placement`` says."""
+    """Return ``request`` with its ``late`` messages placed by ``placement``."""
     (root, items), document = messages_of(request), request.document
     if document is None or not items:
         return Edited(request)
@@ -112,7 +112,7 @@ def _edited(request: Request, splices: list[Splice]) -> Request:
 def _needed(
     late: Sequence[LateMessage], items: Sequence[Any], placement: Placement
 ) -> tuple[set[int], set[int]]:
-    """Return which late messages become the user's, and which go: they say nothing."""
+    """Return the indexes of late messages that become user messages, and of those without text."""
     moved: set[int] = set()
     gone: set[int] = set()
     behind: set[int] = set()
@@ -133,9 +133,9 @@ def _needed(
 
 
 def _plainly(document: Document, root: str, number: int) -> Splice | None:
-    """Return a message of nothing but role and text as the user's; None for any other.
+    """Return the splice that makes a message of role and text alone a user's; None for others.
 
-    The same as ``re_role`` does, in a tenth of the time: a conversation may hold hundreds.
+    The result is that of ``re_role``, in a tenth of the time: there may be hundreds.
     """
     entry = document.entry((root, number))
     found = _PLAIN.fullmatch(document.body, entry.value_start, entry.end)
@@ -146,11 +146,11 @@ def _plainly(document: Document, root: str, number: int) -> Splice | None:
 
 
 def short_ids(items: Sequence[Any], root: str) -> Iterator[Edit]:
-    """Yield the edits that spell each call's id in ``items``, which stand at the path ``root``.
+    """Yield the edits that respell the ids of calls in ``items``, which stand at the path ``root``.
 
-    Mistral's templates want nine letters or digits. Each id that is none becomes the same one in
-    every turn, in the call and in its result. The server never sees the client's own; those that
-    the model's answers bring are the server's.
+    Mistral's templates demand nine letters or digits. Any other id becomes the same one in every
+    turn, in the call and in its result. The server never sees the client's own ids; ids in the
+    model's answers are the server's.
     """
     for number, item in enumerate(items):
         for path, spelled in call_ids_in(item):
@@ -160,7 +160,7 @@ def short_ids(items: Sequence[Any], root: str) -> Iterator[Edit]:
 
 @lru_cache(4096)
 def short_id(spelled: str) -> str:
-    """Return nine letters and digits for an id; two ids share them once in 10**16."""
+    """Return nine letters and digits for the id ``spelled``; two ids collide once in 10**16."""
     data = spelled.encode("utf-8", "surrogatepass")
     number = int.from_bytes(blake2b(data, digest_size=8).digest(), "big")
     signs = []

@@ -1,10 +1,10 @@
-"""An upstream's reason for refusing a request, as one line that is safe to log.
+"""The upstream's reason for refusing a request, as one line that is safe to log.
 
-The message alone is taken, from whichever shape the body has: OpenAI's and Anthropic's
+Only the message is taken, from any of these shapes of the body: OpenAI's and Anthropic's
 ``error.message``, Ollama's ``error``, FastAPI's ``detail``, or plain text. Servers repeat what
 they could not read (pydantic's ``input``, a JSON parser's "last read"). So no text of the request
 is quoted: a quoted part becomes ``…``, and a message that shares a longer run of text with the
-request is not shown at all. ``read`` returns the whole of it to whoever mends the request.
+request is not shown at all. ``read`` returns the whole message for adaptations.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from cacheproxy.core.privacy.redact import carried
 from cacheproxy.core.prompt.request import Headers, Request
 
 WITHHELD = "(not shown: it repeats the request)"
-"""In place of a message that must not be logged."""
+"""Text in place of a message that must not be logged."""
 _KEPT = 8 << 10
-"""Bytes of a body that are looked at."""
+"""Bytes of a message that are read, at most."""
 _LOOKED_AT = 400
 """Characters of a message from which the line is made."""
 _LONGEST = 160
@@ -37,18 +37,18 @@ _MESSAGE = re.compile(r'"(?:message|detail|error|msg)"\s*:\s*("(?:[^"\\]|\\.)*")
 _ECHO = re.compile(r"""(?<![,\s])[,\s]*(?:['"]input['"]\s*:|\binput_value=).*""", re.DOTALL)
 _QUOTED = re.compile(r"""(['"`])((?:(?!\1).)+)(\1|\Z)""", re.DOTALL)
 _OF_THE_API = re.compile(r"[a-z_.]{1,24}")
-"""What fields and roles are called: quoted though requests have them, too."""
+"""Names of fields and roles: they are quoted although requests have them, too."""
 _RAISED = "Jinja Exception: "
-"""Before it llama-server shows the template; behind it stands what the template said."""
+"""Text between the template that llama-server quotes and the template's own message."""
 STATUSES = frozenset({400, 404, 413, 422, 500})
-"""How servers answer a request that they cannot take: when a template raises, llama-server and vLLM
-400, mlx-lm 404, others 500."""
+"""Statuses of refusals. If a template raises, llama-server and vLLM answer 400, mlx-lm 404, others
+500."""
 LARGEST = 64 << 10
-"""Bytes of an error answer that are looked at."""
+"""Bytes of an error answer that are read, at most."""
 
 
 def read(status: int, body: bytes) -> Refusal:
-    """Return what an error answer says, from whichever shape its ``body`` has."""
+    """Return the refusal in an error answer with ``status`` and ``body``, in any known shape."""
     text = body[:LARGEST].decode("utf-8", "replace")
     value = parsed(text.strip(), strict=False)
     words = "\n".join(_messages(value, every=True)) or text
@@ -64,7 +64,7 @@ def _code(value: Any) -> str:
 
 
 def _paths(value: Any, depth: int = 0) -> Iterator[tuple[str | int, ...]]:
-    """Yield the members that pydantic names, as far as FastAPI's answers hold them."""
+    """Yield the paths of members that pydantic names (``loc``) in FastAPI's answers."""
     if depth == _DEEPEST:
         return
     if isinstance(value, dict):
@@ -79,13 +79,13 @@ def _paths(value: Any, depth: int = 0) -> Iterator[tuple[str | int, ...]]:
 
 
 class ErrorReader:
-    """Keeps the first bytes of an error's body as they pass.
+    """The reader of an error's body, which passes it in pieces; only the first bytes are stored.
 
-    ``headers``: the response's. ``keys``: credentials of ours that it may repeat.
+    ``headers``: the response's. ``keys``: credentials of ours that the error may repeat.
     """
 
     is_cut = False
-    """What an error's body ends with, nobody knows."""
+    """Always False: the end of an error's body is not recognised."""
 
     def __init__(self, headers: Headers, keys: frozenset[bytes] = frozenset()) -> None:
         self._headers = headers
@@ -98,9 +98,9 @@ class ErrorReader:
             self._kept += data[: _KEPT - len(self._kept)]
 
     def said(self, *requests: Request) -> str | None:
-        """Return the message without anything of ``requests``; WITHHELD, or None for none.
+        """Return the message without text of ``requests``, or WITHHELD; None if there is none.
 
-        ``requests``: as it came, and as it went up.
+        ``requests``: the request as it came, and as it went upstream.
         """
         body = decoded(bytes(self._kept), self._headers)[:_KEPT]
         raw = _message_in(body.decode("utf-8", "replace"))
@@ -110,13 +110,13 @@ class ErrorReader:
 def words(
     value: Mapping[str, Any], requests: Sequence[Request], keys: frozenset[bytes]
 ) -> str | None:
-    """Return the message of an error that came inside an answer, likewise."""
+    """Return the message of an error inside an answer (``value``), as ``ErrorReader.said`` does."""
     raw = next(_messages(value), None)
     return None if raw is None else _fit_to_show(raw, requests, keys)
 
 
 def _message_in(text: str) -> str | None:
-    """Return the message of an error's body, None if there is none that is one."""
+    """Return the message in an error's body ``text``, None if there is none."""
     text = text.strip()
     if not text or text.startswith("<"):  # a gateway's page
         return None
@@ -176,6 +176,6 @@ def _fit_to_show(raw: str, requests: Sequence[Request], keys: frozenset[bytes]) 
 
 
 def _spellings(text: str) -> set[bytes]:
-    """Return how ``text`` may stand in a body: as it is, or in JSON in either way."""
+    """Return the spellings of ``text`` in a body: plain, and both of JSON."""
     spelled = {text, *(json.dumps(text, ensure_ascii=ascii_)[1:-1] for ascii_ in (True, False))}
     return {each.encode("utf-8", "surrogatepass") for each in spelled}

@@ -1,9 +1,8 @@
-"""JSON schemas of which a server cannot make a grammar, and what is left of them.
+"""Reduced JSON schemas, for servers that cannot make a grammar of the whole one.
 
-The walk knows which members of a schema are keywords, which hold schemas, and which hold values: a
-parameter that is called ``pattern``, a ``default``, a ``const`` and the values of an ``enum`` stay.
-It needs no stack of calls, however deep a schema is nested. Source: JSON Schema 2020-12 and
-draft 7.
+The walk distinguishes keywords, members with schemas and members with values: a parameter named
+``pattern``, a ``default``, a ``const`` and the values of an ``enum`` stay. It does not recurse,
+however deep a schema is nested. Source: JSON Schema 2020-12 and draft 7.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from cacheproxy.core.document.pointer import Path, PathError, index_in, parse_po
 
 
 class Level(IntEnum):
-    """How much leaves a schema; each level has those before it in it."""
+    """How much leaves a schema; each level includes those before it."""
 
     BOUNDS = 1  #: lengths and numbers of items that are too large
     PATTERNS = 2  #: patterns and formats
@@ -37,11 +36,11 @@ _LARGE = 1_000
 _EXACT = 2**53
 """Integers up to which every JSON reader is exact (RFC 8259, section 6)."""
 _MOST_WRITTEN_OUT = 200
-"""Schemas that references are replaced by: behind them a reference becomes its type alone."""
+"""References replaced by their schema, at most; each further one becomes its type alone."""
 _DEEPEST = 32
-"""References that lead to references."""
+"""Depth of references that lead to references, at most."""
 _DEEPEST_EDIT = 16
-"""Steps into a schema: for an edit below them, each step would be read anew."""
+"""Steps from the root to an edit, at most: deeper, each step would be read anew."""
 _TYPE_NAMES = ("string", "integer", "number", "boolean", "object", "array", "null")
 _LENGTHS = frozenset({"minLength", "maxLength", "minItems", "maxItems"}) | {
     *("minProperties", "maxProperties", "minContains", "maxContains"),
@@ -58,9 +57,9 @@ _UNSAID = frozenset({"$ref", "$defs", "definitions", "$dynamicRef", "$recursiveR
     *("dependentRequired", "contains", "minContains", "maxContains", "uniqueItems"),
     *("unevaluatedItems", "unevaluatedProperties", "contentSchema", "multipleOf"),
 }
-"""Keywords that a plain schema has none of: grammars do not say them, or servers refuse them."""
+"""Keywords that a plain schema lacks: grammars cannot express them, or servers refuse them."""
 _MAYBE = frozenset({"additionalProperties", "additionalItems"})
-"""Hold a schema or say yes or no."""
+"""Keywords whose value is a schema or a boolean."""
 _ONE = _MAYBE | {
     *("items", "contains", "not", "if", "then", "else", "propertyNames", "unevaluatedItems"),
     *("unevaluatedProperties", "contentSchema"),
@@ -78,20 +77,20 @@ _TYPES = {name: name for name in _TYPE_NAMES} | {
     "bool": "boolean",
     "none": "null",
 }
-"""Names of types, in lower case, as other languages have them; ``any`` and others say nothing."""
+"""Names of types in other languages, in lower case; ``any`` and the like mean no type."""
 
 
 class _Place(NamedTuple):
     """A schema to be healed."""
 
     holder: Any  #: the new object or list that it goes into
-    key: Any  #: its place there
-    schema: Any  #: as it came
-    within: tuple[str, ...] = ()  #: the references that led to it
+    key: Any  #: its key or index there
+    schema: Any  #: the schema as it came
+    within: tuple[str, ...] = ()  #: references that led to it
 
 
 def healed(schema: Any, level: int) -> Any:
-    """Return ``schema`` without what leaves it at ``level``; what came is not altered."""
+    """Return a copy of ``schema`` without what leaves it at ``level``."""
     if level < Level.BOUNDS:
         return schema
     if level < Level.NAMES:
@@ -100,14 +99,14 @@ def healed(schema: Any, level: int) -> Any:
 
 
 def without_words(schema: Any) -> Any:
-    """Return ``schema`` without descriptions, of which no grammar is made."""
+    """Return ``schema`` without descriptions, which grammars ignore."""
     return _walked(schema, 0, frozenset({"description"}))
 
 
 def changes(old: Any, new: Any, at: Path, why: str) -> Iterator[Edit]:
-    """Yield the edits that make ``old``, at the path ``at``, into ``new``: where they differ.
+    """Yield the edits that turn ``old``, at the path ``at``, into ``new``; ``why``: their reason.
 
-    What differs deep inside is one edit with what stands around it.
+    Differences deep inside become one edit of a value around them.
     """
     done: set[Path] = set()
     for path, value, adds in _differences(old, new):
@@ -120,7 +119,7 @@ def changes(old: Any, new: Any, at: Path, why: str) -> Iterator[Edit]:
 
 
 def _differences(old: Any, new: Any) -> Iterator[tuple[Path, Any, bool]]:
-    """Yield where they differ, what stands there in ``new``, REMOVE for nothing; if it is added."""
+    """Yield each difference: path, value in ``new`` (or REMOVE), and whether it is added."""
     todo: list[tuple[Path, Any, Any]] = [((), old, new)]
     while todo:
         path, old, new = todo.pop()
@@ -142,7 +141,7 @@ def _differences(old: Any, new: Any) -> Iterator[tuple[Path, Any, bool]]:
 
 
 def resolved(schema: Any, pointer: str) -> Any:
-    """Return what ``pointer``, a fragment with its ``#``, leads to in ``schema``, or None."""
+    """Return the value in ``schema`` at ``pointer``, a fragment with its ``#``; None for none."""
     try:
         steps = parse_pointer(unquote(pointer[1:])) if pointer.startswith("#") else ("",)
     except PathError:
@@ -202,7 +201,7 @@ def _is_large(name: str, value: Any) -> bool:
 def _written_out(
     schema: Json, root: Any, within: tuple[str, ...], left: int
 ) -> tuple[Json, tuple[str, ...]]:
-    """Return ``schema`` with what its reference leads to, and the references that led there."""
+    """Return ``schema`` with its reference written out, and the references that led there."""
     while isinstance(reference := schema.get("$ref"), str):
         own = {name: value for name, value in schema.items() if name != "$ref"}
         target = resolved(root, reference)
@@ -218,7 +217,7 @@ def _written_out(
 def _chosen(
     schema: Json, root: Any, within: tuple[str, ...], left: int
 ) -> tuple[Json, tuple[str, ...]]:
-    """Return ``schema`` with the first of several that it may be, and with all that it must be."""
+    """Return ``schema`` with the first of its alternatives, and with all of ``allOf``."""
     for _ in range(_DEEPEST):
         name = next((one for one in ("anyOf", "oneOf", "allOf") if one in schema), None)
         if name is None:
@@ -233,7 +232,7 @@ def _chosen(
 
 
 def _typed(schema: Json, otherwise: str) -> Json:
-    """Return ``schema`` with one type; an array says what it is of."""
+    """Return ``schema`` with one type, ``otherwise`` if it names none; an array has ``items``."""
     kind = _plainly("type", schema.get("type"))
     if isinstance(kind, list):
         kind = next((one for one in kind if one != "null"), "null")
@@ -248,7 +247,7 @@ def _typed(schema: Json, otherwise: str) -> Json:
 
 
 def _plainly(name: str, value: Any) -> Any:
-    """Return the value of the keyword ``name`` in a plain schema; REMOVE: it has none."""
+    """Return the value of the keyword ``name`` in a plain schema; REMOVE if it leaves."""
     if name in _UNSAID:
         return REMOVE
     if name == "type":
@@ -273,7 +272,7 @@ def _type(name: Any) -> str | None:
 
 
 def _outline(schema: Json, *, named: bool) -> Json:
-    """Return what a typed schema is; ``named``: with its members."""
+    """Return the outline of a typed schema; ``named``: with its members."""
     found: Json = {"type": schema["type"]}
     if not named:
         return found

@@ -1,7 +1,7 @@
-"""Served model: a model that the server does not have is asked for under the name of one it has.
+"""Served model: the name of a model that the server does not have is replaced by one that it has.
 
-Subagents and titles ask for models of their own (``claude-haiku-…``). They get the model that the
-main thread of their conversation is served by; where there is none, the refusal stays.
+Requests of subagents and for titles name models of their own (``claude-haiku-…``). They get the
+model that serves the main thread of their conversation; without one, the refusal stays.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _WHY = "model that the server does not have: the one that the conversation is se
 
 
 class ServedModel:
-    """The adaptation of the model's name to ``served``, that of the main thread, "" for none."""
+    """The adaptation that sets the model's name to ``served``: the main thread's, "" for none."""
 
     name = "served-model"
 
@@ -38,7 +38,7 @@ class ServedModel:
         self._store, self._served = store, served
 
     def bound(self, turn: Turn | None) -> ServedModel:
-        """Return it for the requests of ``turn``."""
+        """Return the adaptation for the requests of ``turn``."""
         for session in () if turn is None else (turn.root, turn.session):
             known = None if session is None else self._store.conversation(session)
             lane = None if known is None else known.lane(known.main)
@@ -47,11 +47,11 @@ class ServedModel:
         return ServedModel(self._store)
 
     def needed(self, request: Request, remembered: Remembered) -> Need | None:
-        """Return the name to ask for, where the server did not have the one that is asked for."""
+        """Return the need of another name, if the requested model is known to be missing."""
         return self._need(request) if remembered and _key(request) in remembered else None
 
     def refused(self, refusal: Refusal, request: Request, need: Need | None) -> Need | None:
-        """Return the name to ask for after ``refusal`` of the one that was asked for."""
+        """Return the need of another name, if ``refusal`` says that the model is missing."""
         says = f"{refusal.code} {refusal.words}"
         is_missing = refusal.status in _STATUSES and _MISSING.search(says) is not None
         return self._need(request) if is_missing and need is None else None

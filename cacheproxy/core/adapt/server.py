@@ -1,4 +1,4 @@
-"""What adaptations may ask of the server that they are for."""
+"""KnownServer: the view of a server that adaptations have."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from cacheproxy.core.prompt.request import Request
 
 
 class KnownServer(Protocol):
-    """One server: what is known of it, and where late system messages stand; it can be asked."""
+    """One server: its profile, and its placement of late system messages, which can be learned."""
 
     @property
     def beliefs(self) -> Beliefs:
-        """What is thought of it."""
+        """The beliefs about it."""
 
     @property
     def profile(self) -> Profile:
-        """All that is known of it."""
+        """Its profile."""
 
     @property
     def placement(self) -> Placement | None:
-        """Where late messages stand, as learned last; None for not learned."""
+        """The placement learned last, None if none was."""
 
     def key(self, request: Request) -> Key:
-        """Return what a placement depends on."""
+        """Return the key under which the placement for ``request`` is stored."""
 
     def known(self, request: Request, *, fresh: bool = True) -> Placement | None:
-        """Return the placement for ``request``; ``fresh``: of the server that is there now."""
+        """Return the placement for ``request``; ``fresh``: only that of the present server."""
 
     def keep(self, key: Key, placement: Placement) -> None:
-        """Know this from now on."""
+        """Store the placement under ``key``."""
 
     def forget(self) -> None:
-        """Ask again: what is known may be of another server."""
+        """Drop the placements, so that they are learned anew: there may be another server."""
 
     async def learn_for(self, request: Request, *, quietly: bool) -> None:
-        """Ask for ``request``, which waits; ``quietly``: without short prompts."""
+        """Learn the placement for ``request``, which waits; ``quietly``: without short prompts."""
 
     def is_rendered(self, request: Request) -> bool:
-        """Whether what the profile says of the template holds for ``request``."""
+        """Whether the profile's facts about the template are true for ``request``."""

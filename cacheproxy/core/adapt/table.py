@@ -1,4 +1,4 @@
-"""The adaptations that there are, in the order in which they edit a request."""
+"""The table of all adaptations, in the order in which they edit a request."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from cacheproxy.core.conversation.store import Store
 MENDING: tuple[Adaptation, ...] = (
     *(AnswerLimit(), Tools(), Calls(), UnreadableParts(), RefusedFields()),
 )
-"""Those that know of a server what its refusals taught, and nothing else (``--mend``)."""
+"""Adaptations whose only knowledge of a server comes from its refusals (``--mend``)."""
 NAMES = (
     *(model.NAME, thinking.NAME, *(one.name for one in MENDING), ServedModel.name),
     *(late.NAME, progress.NAME),
 )
-"""As ``--disable`` takes them."""
+"""Names of the adaptations, for ``--disable``."""
 
 
 def adaptations(
@@ -35,7 +35,7 @@ def adaptations(
     keep_thinking: str,
     mending: Sequence[Adaptation],
 ) -> list[Adaptation]:
-    """Return those that a server of the user's own gets, behind the model's name.
+    """Return the adaptations for a server of the user's own; the model's name comes before them.
 
     ``placement``, ``keep_thinking``: the settings. ``mending``: MENDING, or a part of it.
     """

@@ -1,8 +1,8 @@
-"""Earlier reasoning kept in the prompt: the template is asked to, and gets what the client dropped.
+"""Earlier reasoning kept in the prompt: by a template's switch, and by sending it back.
 
-Many templates drop the reasoning of a turn at the next user message, so that the server reads the
-whole turn again. Some keep it if ``chat_template_kwargs`` ask for it, and if it is sent. Both are
-done or neither, and what was begun in a conversation is done in all its later turns: so the
+Many templates drop the reasoning of a turn at the next user message, so that the server evaluates
+the whole turn again. Some keep it if ``chat_template_kwargs`` say so and the reasoning is sent. The
+proxy does both or neither; once begun, it does so in all later turns of a conversation: so the
 rendered prompt only grows.
 """
 
@@ -33,12 +33,12 @@ from cacheproxy.core.prompt.segments import Piece
 from cacheproxy.core.template.rendering import KEEPERS
 
 NAME = "kept-thinking"
-"""Under which what is done is reported and counted, beside the rules."""
+"""Name under which its edits are reported and counted, among the rules."""
 ASKED = "the template is asked to keep earlier reasoning"
 GIVEN = "reasoning of the model that the client had dropped"
 AUTO, YES, NO = "auto", "yes", "no"
 SETTINGS = (AUTO, YES, NO)
-"""What ``--keep-thinking`` may be."""
+"""Values of ``--keep-thinking``."""
 _KWARGS = "chat_template_kwargs"
 _SCANNED, _MOST_MESSAGES = 128 << 10, 64
 """Bytes and messages beyond which reasoning is put back in a thread."""
@@ -48,7 +48,7 @@ _SAID = attrgetter("role", "text")
 Word = tuple[str, bool]
 """A member of chat_template_kwargs, and its value."""
 KeepingWay = tuple[Word, ...]
-"""How reasoning is kept: what is asked for; (): the template keeps it unasked."""
+"""The members that make the template keep reasoning; (): it keeps it without any."""
 _WHOSE = "conversations keep it if the client sends it back"
 _OFF = "the model reads its earlier reasoning (--keep-thinking no leaves it out)"
 
@@ -62,7 +62,7 @@ def may_keep(setting: str, profile: Profile) -> bool:
 
 
 def may_remember(setting: str, profile: Profile) -> bool:
-    """Whether answers may hold reasoning to keep, or the server has not told yet."""
+    """Whether the reasoning of answers is to be stored; also if the template is not known yet."""
     untold = setting == YES and profile.thoughts.way is Thinking.UNKNOWN
     return untold or may_keep(setting, profile)
 
@@ -70,11 +70,11 @@ def may_remember(setting: str, profile: Profile) -> bool:
 def way_of(
     setting: str, profile: Profile, request: Request, thoughts: Thoughts | None
 ) -> KeepingWay | None:
-    """Return how ``request`` has its reasoning kept, None where it has not.
+    """Return the way in which ``request`` has its reasoning kept, None if it is not kept.
 
-    ``thoughts``: of its conversation. By itself it begins only where the memory cannot rewind and
-    the client sends reasoning back, at a place where the template would have dropped some anyway.
-    It does not end while the conversation lasts, unless the template is another one.
+    ``thoughts``: those of its conversation. With the setting "auto", keeping begins only if the
+    memory cannot rewind and the client sends reasoning back, at a place where the template would
+    have dropped some anyway. It ends with the conversation, or when the template changes.
     """
     thinking, word = profile.thoughts, profile.thoughts.asked_by
     if setting == NO or request.dialect is None or request.dialect.reasoning is None:
@@ -96,27 +96,27 @@ def way_of(
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What earlier reasoning is kept by, in one conversation."""
+    """The sources of kept reasoning in one conversation."""
 
-    way: KeepingWay | None  #: how it is kept; None: it is not, but its answer is remembered
-    thoughts: Thoughts  #: what the model had reasoned
+    way: KeepingWay | None  #: way of keeping; None: not kept, but the answer's is stored
+    thoughts: Thoughts  #: the model's earlier reasoning
     kin: Kinship | None = None
-    """Of the request before pins put anything back. What was pinned or noted is no history: a
-    client that asks anew does not know of it."""
+    """Kinship of the request before pins edit it. Pinned values and notes are no history: a client
+    that sends its request again does not know them."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptNeed(Need):
-    """Reasoning to be put back."""
+    """The need of earlier reasoning."""
 
-    sources: Sources | None = None  #: what it is kept by
-    places: Mapping[int, int] = field(default_factory=dict)  #: of reasoning, by the messages
+    sources: Sources | None = None  #: sources of the reasoning
+    places: Mapping[int, int] = field(default_factory=dict)  #: places of it, by message index
     asked: int | None = None
-    """Where the answer will stand, see ``place_of``; None: none is expected."""
+    """Place of the coming answer, see ``place_of``; None if none is expected."""
 
 
 class KeptThinking(Learning):
-    """Keeps earlier reasoning; ``setting``: of ``--keep-thinking``.
+    """The adaptation that keeps earlier reasoning; ``setting``: value of ``--keep-thinking``.
 
     ``in_thread``: calls a function with arguments in a thread.
     """
@@ -139,7 +139,7 @@ class KeptThinking(Learning):
     async def learn(
         self, request: Request, turn: Turn | None, *, begins: bool
     ) -> Remembered | None:
-        """Return what there is of the reasoning in the conversation that ``turn`` belongs to."""
+        """Return the sources of reasoning in the conversation of ``turn``, None for none."""
         setting = self._setting
         if turn is None or setting == NO:
             return None
@@ -161,7 +161,7 @@ class KeptThinking(Learning):
         return {(): Sources(way, thoughts, turn.kin)}
 
     def needed(self, request: Request, remembered: Remembered) -> Need | None:
-        """Return which of its messages had which reasoning, and where its answer will stand."""
+        """Return the need: places of reasoning in ``request``, and that of its answer."""
         sources: Sources = remembered[()]
         if request.document is None:
             return None
@@ -169,7 +169,7 @@ class KeptThinking(Learning):
         return KeptNeed({}, sources, places, asked)
 
     def edits(self, request: Request, need: Need) -> Edited:
-        """Return the request with its reasoning kept."""
+        """Return ``request`` with its reasoning put back, and the template's switch set."""
         assert isinstance(need, KeptNeed)
         sources, document = need.sources, request.document
         if sources is None or sources.way is None or document is None:
@@ -191,12 +191,12 @@ class KeptThinking(Learning):
         return is_short and len(messages_of(request)[1]) <= _MOST_MESSAGES
 
     def says(self, remembered: Remembered) -> str:  # noqa: ARG002
-        """Return what the template does with reasoning, and what is done about it."""
+        """Return the template's treatment of reasoning and the remedy, for people."""
         does = says(self._setting, self._server.profile)
         return f"template {does}" if does else ""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what is done with earlier reasoning, as plain values for a page."""
+        """Return the treatment of earlier reasoning, as plain values for a page."""
         setting, profile = self._setting, self._server.profile
         is_on = may_keep(setting, profile)
         return {"setting": setting, "on": is_on, "says": says(setting, profile)}
@@ -205,9 +205,9 @@ class KeptThinking(Learning):
 def _places(
     request: Request, thoughts: Thoughts, kin: Kinship | None
 ) -> tuple[dict[int, int], int | None]:
-    """Return the places of the assistant's messages, by their numbers, and where the next stands.
+    """Return the places of assistant messages, by index, and the place of the next one.
 
-    There is none where the client has begun the answer itself.
+    The latter is None if the client has begun the answer itself.
     """
     prompt, (_, messages) = prompt_of(request), messages_of(request)
     places: dict[int, int] = {}
@@ -239,17 +239,17 @@ def _text(piece: Piece) -> str:
 
 
 def _number(piece: Piece) -> int:
-    """Return a number for what a message says, and in which role."""
+    """Return a number for a message's text and role."""
     return hash(tuple(map(_SAID, piece.segments)))
 
 
 def sends_back(request: Request) -> bool:
-    """Whether the client itself sends reasoning back that is no vendor's."""
+    """Whether the client itself sends reasoning back, other than a vendor's signed one."""
     return any(_has_own(item, signed=False) for item in messages_of(request)[1])
 
 
 def _leaves_it(request: Request) -> bool:
-    """Whether the client leaves it to us: its own word is never overruled."""
+    """Whether the client sets none of these members itself: its choice is never overruled."""
     given = (request.json or {}).get(_KWARGS)
     if given is None:
         return _KWARGS not in (request.json or {})
@@ -259,10 +259,10 @@ def _leaves_it(request: Request) -> bool:
 
 
 def _may_begin(request: Request) -> bool:
-    """Whether nothing is read again for it that would not be anyway.
+    """Whether keeping may begin here without evaluating more than would be evaluated anyway.
 
-    In the first turn the template has dropped nothing yet. At a user message it drops the turn
-    before.
+    So it is in the first turn, where nothing is dropped yet, and at a user message, where the
+    template drops the reasoning of the turn before.
     """
     _, messages = messages_of(request)
     asked = [number for number, item in enumerate(messages) if _is_asked(item)]
@@ -270,7 +270,7 @@ def _may_begin(request: Request) -> bool:
 
 
 def _is_asked(item: dict[str, Any]) -> bool:
-    """Whether the user speaks in a message; what tools returned stands in such, too."""
+    """Whether the user speaks in ``item``; results of tools stand in user messages, too."""
     blocks = [block for block in blocks_of(item.get("content")) if isinstance(block, dict)]
     return item.get("role") == "user" and (not blocks or blocks[-1].get("type") != "tool_result")
 
@@ -287,7 +287,7 @@ def _asked(request: Request, way: KeepingWay) -> Iterator[Edit]:
 def _given(
     request: Request, document: Document, places: Mapping[int, int], thoughts: Thoughts
 ) -> Iterator[tuple[Edit, list[Splice]]]:
-    """Yield the edits that put reasoning back, with what each changes in the body."""
+    """Yield the edits that put reasoning back, each with its splices of the body."""
     reasoning, (_, messages) = _reasoning(request), messages_of(request)
     for number, where in places.items():
         item = messages[number]
@@ -303,7 +303,7 @@ def _reasoning(request: Request) -> Putting | None:
 
 
 def _has_own(item: dict[str, Any], *, signed: bool = True) -> bool:
-    """Whether an assistant's message has reasoning of its own; ``signed``: or a vendor's."""
+    """Whether an assistant message has reasoning of its own; ``signed``: or a vendor's."""
     return _is_answer(item) and has_reasoning(item, signed=signed)
 
 
@@ -312,7 +312,7 @@ def _is_answer(item: dict[str, Any]) -> bool:
 
 
 def says(setting: str, profile: Profile) -> str:
-    """Return one line on what ``--keep-thinking setting`` does at this server; "" for nothing."""
+    """Return one line on the effect of ``--keep-thinking setting`` at this server; "" for none."""
     if not may_keep(setting, profile):
         return ""
     whose = "all conversations keep it" if setting == YES else _WHOSE

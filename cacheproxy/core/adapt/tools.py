@@ -1,11 +1,11 @@
-"""Tools: schemas of which a server cannot make a grammar, and kinds of tools that it does not know.
+"""Tools: schemas that a server cannot make a grammar of, and kinds of tools that it does not know.
 
-A schema loses the least that heals it (``Level``). What is remembered depends on the schema alone,
-so that a tool that comes or goes leaves the others' bytes as they are. Most servers do not say
-which tool they refused: where several may be at fault, short prompts of our own, with some of the
-tools, find out which (``Tools.probes``). Kinds that the server does not know (custom, web_search,
-mcp, namespace …) are left out, and a ``tool_choice`` of one becomes ``auto``. The schema of an
-answer (``response_format``) is healed likewise; a server that refuses it beside tools gets none.
+A schema loses the least that heals it (``Level``). The remembered level depends on the schema
+alone, so a tool that comes or goes does not change the others' bytes. Most servers do not name the
+tool that they refused: if several may be at fault, probes with some of the tools find it
+(``Tools.probes``). Unknown kinds (custom, web_search, mcp, namespace …) are left out, and a
+``tool_choice`` of one becomes ``auto``. The schema of an answer (``response_format``) is healed
+likewise; it is left out for a server that refuses it beside tools.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _NO_CHOICE = "the chosen tool is left out"
 
 
 class Tools:
-    """The adaptation."""
+    """The adaptation of tools and schemas."""
 
     name = "tool-schemas"
 
     def needed(self, request: Request, remembered: Remembered) -> Need | None:
-        """Return the levels of its schemas and the kinds of its tools that are remembered."""
+        """Return the remembered levels of its schemas and the refused kinds of its tools."""
         if not remembered:
             return None
         keys: list[Any] = [one.digest for one in carriers(request)]
@@ -51,7 +51,7 @@ class Tools:
         return Need(found) if found else None
 
     def refused(self, refusal: Refusal, request: Request, need: Need | None) -> Need | None:
-        """Return what heals it without a probe: all that may be at fault loses its least."""
+        """Return the need without a probe: each schema that may be at fault loses its least."""
         facts: Facts = dict(need.facts) if need is not None else {}
         found = kinds_refused(refusal, request, facts) or suspected(refusal, request, facts)
         return Need(facts | found) if found else None
@@ -59,11 +59,11 @@ class Tools:
     def probes(
         self, refusal: Refusal, request: Request, need: Need | None
     ) -> Generator[Request, Refusal | None, Need | None]:
-        """Return what ``refused`` does, for those alone that are at fault.
+        """Return the need as ``refused`` does, but only of the schemas at fault.
 
-        Yields requests of our own, and is sent the refusal of each, or None where the server took
-        it. None is yielded where one guess can be made. There are 64 at most, as a rule twice the
-        binary logarithm of the number of tools for each at fault.
+        Yields probes, and is sent the refusal of each, or None if the server took it; none for an
+        unknown kind of tools, or for one schema that is new. There are 64 at most, as a rule twice
+        the binary logarithm of the number of tools for each schema at fault.
         """
         guess = self.refused(refusal, request, need)
         known: Facts = dict(need.facts) if need is not None else {}

@@ -1,6 +1,6 @@
-"""Words for a part of a message that a server cannot take: what stood there, and why it is gone.
+"""Words in place of a part that a server cannot take: what it was, and why it is gone.
 
-Equal parts read alike in every turn. Of the data only its type and size are named.
+Equal parts have equal words in every turn. Of the data they name only type and size.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _KINDS = {
     **dict.fromkeys(("video", "video_url", "input_video"), "video"),
     **dict.fromkeys(("file", "input_file", "document", "container_upload"), "file"),
 }
-"""What types of blocks stand for, in whichever API."""
+"""Kinds of media by the type of a block, in any API."""
 _WHY = {
     "image": "the model server takes no images",
     "audio": "the model server takes no audio",
@@ -24,11 +24,11 @@ _WHY = {
 _UPLOADED = "the model server does not have what was uploaded elsewhere"
 _UNKNOWN = "the model server does not know this type of content"
 _HOLDERS = ("source", "image_url", "input_audio", "audio_url", "video_url", "file")
-"""Members of a block in which its data may stand, one level deeper."""
+"""Members of a block that may contain its data, one level deeper."""
 _DATA = ("data", "url", "file_data", "file_url", "image_url", "base64")
 _NAMES = ("filename", "title", "name")
 _ONE_TEXT = {"refusal": "refusal", "compaction": "content", "tool_reference": "tool_name"}
-"""Types of blocks that are a text under another name."""
+"""Types of blocks that are a text under another name, each with the member of that text."""
 _LONGEST = 200
 _REMOTE = ("http://", "https://", "file:")
 
@@ -40,7 +40,7 @@ def kind_of(block: Any) -> str:
 
 
 def worded(block: _Json, why: str = "") -> str:
-    """Return one line in place of ``block``; ``why``: the reason, the usual one where empty."""
+    """Return one line in place of ``block``; ``why``: the reason, "" for the usual one."""
     kind = kind_of(block)
     what = kind or _short(block.get("type")) or "content"
     told = [f'"{name}"'] if (name := _name(block)) else []
@@ -53,10 +53,10 @@ def worded(block: _Json, why: str = "") -> str:
 
 
 def text_of(block: _Json) -> str | None:
-    """Return the text of a block that is nothing but text in another spelling, None for others.
+    """Return the text of a block that is only text in another spelling, None for others.
 
-    A refusal, a compaction's summary, a tool's name; a document or a search result whose source is
-    text: title and origin come first.
+    Such are a refusal, a compaction's summary, a tool's name, and a document or a search result
+    whose source is text: its title and origin come first.
     """
     kind, source = block.get("type"), block.get("source")
     member = _ONE_TEXT.get(kind) if isinstance(kind, str) else None
@@ -72,7 +72,7 @@ def text_of(block: _Json) -> str | None:
 
 
 def _texts(content: Any) -> list[str]:
-    """Return the texts of ``content``, [] where it holds anything else."""
+    """Return the texts of ``content``, [] if it contains anything else."""
     if isinstance(content, str):
         return [content]
     blocks = content if isinstance(content, list) else []
@@ -95,7 +95,7 @@ def _name(block: _Json) -> str:
 
 
 def media_of(block: _Json) -> tuple[str, int]:
-    """Return the media type of a block's data and its size in bytes; "" and 0: not known."""
+    """Return the media type of a block's data and its size in bytes; "" and 0 if not known."""
     for holder in reversed(_holders(block)):
         media = _short(holder.get("media_type") or holder.get("format"))
         for member in _DATA:
@@ -107,13 +107,13 @@ def media_of(block: _Json) -> tuple[str, int]:
 
 
 def is_remote(block: _Json) -> bool:
-    """Whether the data of ``block`` stands elsewhere, at a URL."""
+    """Whether the data of ``block`` is elsewhere, at a URL."""
     found = [holder.get(member) for holder in _holders(block) for member in _DATA]
     return any(isinstance(data, str) and data.startswith(_REMOTE) for data in found)
 
 
 def _is_uploaded(block: _Json) -> bool:
-    """Whether a block holds but the id of a file that was uploaded to a vendor."""
+    """Whether a block has only the id of a file that was uploaded to a vendor."""
     return any(isinstance(holder.get("file_id"), str) for holder in _holders(block))
 
 
@@ -122,7 +122,7 @@ def _holders(block: _Json) -> list[_Json]:
 
 
 def _data(data: str) -> tuple[str, int]:
-    """Return what a data URL (RFC 2397) or a base64 text (RFC 4648) holds."""
+    """Return media type and size of a data URL (RFC 2397) or a base64 text (RFC 4648)."""
     if data.startswith(_REMOTE):
         return "", 0
     media = ""

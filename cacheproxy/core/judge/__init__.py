@@ -1,1 +1,1 @@
-"""The verdict on a turn: compared, explained, with proof, and what can be done."""
+"""The verdict on a turn: comparison, cause, proof, explanation and advice."""

@@ -1,7 +1,7 @@
-"""Advice: what can be done about a turn's verdict, at this server, with this client.
+"""Advice: remedies for a turn's verdict, at this server, with this client.
 
-Each piece names whose setting it is. If nothing is known to help, it says so; it never names a
-setting of another server.
+Each piece names the owner of its setting. If no remedy is known, the advice is "nothing"; it never
+names a setting of another server.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ FREQUENCY = {
     ChangeKind.PATH: "changes with the folder",
     ChangeKind.GIT: "changes with each edit and commit",
 }
-"""Kinds of fields that a rule can be proposed for, and how often they change."""
+"""Kinds of fields that a rule can be proposed for, each with words for how often it changes."""
 CURABLE = (*FREQUENCY, ChangeKind.REORDERED)
-"""Kinds of changes for which there is a rule, or one can be proposed: tools keep their order."""
+"""Kinds of changes that a rule can cure; REORDERED: of tools, for which there is one."""
 SAID = ("user", "tool", "model")
-"""Who writes texts that no rule may change."""
+"""Writers of texts that no rule may change."""
 LEFT = "left during prefill"
-"""Why a client sends a prompt again: it gave up before the answer began."""
+"""Cause, for client packages: the client gave up before the answer began, and sent it again."""
 _OFTEN = 0.1
-"""Of the turns: a date that changed in more of them changes not only at midnight."""
+"""Share of turns: a date that changed in more of them changes not only at midnight."""
 _KEEPS = (
     "--keep-thinking yes: the proxy asks the template to keep earlier reasoning, and gives back "
     "what the client dropped"
@@ -50,23 +50,23 @@ _KEEPS = (
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """Something that can be done, and what it does."""
+    """One remedy."""
 
-    do: str  #: whose it is to do, or "nothing"
-    why: str  #: what it does
+    do: str  #: its place: a server's name, "the client", "see", a command; or "nothing"
+    why: str  #: the setting and its effect, or why there is nothing to do
 
 
 @dataclass(frozen=True, slots=True)
 class Changed:
     """The field that changed, as far as it is known."""
 
-    kind: ChangeKind | None = None  #: the shape of what changed
-    source: str = ""  #: who wrote it
-    rules: tuple[str, ...] = ()  #: those that cover it
-    on: tuple[str, ...] = ()  #: of these, those that are on
-    seen: tuple[int, int] | None = None  #: in how many turns of how many it changed
-    captures: tuple[str, ...] = ()  #: files or folders of them
-    number: int | None = None  #: of the request, where a running proxy remembers it
+    kind: ChangeKind | None = None  #: shape of the change
+    source: str = ""  #: writer of the field
+    rules: tuple[str, ...] = ()  #: rules that cover it
+    on: tuple[str, ...] = ()  #: those of ``rules`` that are on
+    seen: tuple[int, int] | None = None  #: number of turns with a change, and of all turns
+    captures: tuple[str, ...] = ()  #: files or folders of the captures with it
+    number: int | None = None  #: number of the request, if a running proxy remembers it
 
 
 _NOT_KNOWN = Changed()
@@ -77,22 +77,22 @@ _LATE_SERVERS = Advice(
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """All that a piece of advice may rest on."""
+    """The facts that advice rests on."""
 
-    verdict: Verdict  #: on the turn
-    profile: Profile  #: of its server
-    client: Client | None  #: that sent it
-    changed: Changed  #: the field that changed
-    server: ServerKind  #: what kind of server that is
+    verdict: Verdict  #: verdict on the turn
+    profile: Profile  #: profile of its server
+    client: Client | None  #: client that sent it
+    changed: Changed  #: field that changed
+    server: ServerKind  #: kind of its server
 
     def of_client(self, cause: str) -> Iterator[Advice]:
-        """Yield what the client's package advises where ``cause`` is why."""
+        """Yield the advice of the client's package for ``cause``."""
         for why, do, what in self.client.advice if self.client is not None else ():
             if why == cause:
                 yield Advice(do, what)
 
     def set(self, settings: Iterable[FlagAdvice], otherwise: str) -> Iterator[Advice]:
-        """Yield the settings of this server; ``otherwise``: what none is known for."""
+        """Yield the ``settings`` as advice; ``otherwise``: the aim, if no setting is known."""
         found = [Advice(self.server.called, each.says) for each in settings]
         none = f"cacheproxy knows no setting of {self.server.called} {otherwise}"
         yield from found or [Advice("nothing", none)]
@@ -104,10 +104,10 @@ def advice(
     client: Client | None = None,
     changed: Changed = _NOT_KNOWN,
 ) -> tuple[Advice, ...]:
-    """Return what can be done about ``verdict``, the most helpful first; () where all is well.
+    """Return the remedies for ``verdict``, the most helpful first; () if all is well.
 
-    ``profile``: of the server that the turn went to. ``client``: None where no
-    package declares it. ``changed``: the field at the break.
+    ``profile``: that of the turn's server. ``client``: None if no package declares it.
+    ``changed``: the field at the break.
     """
     case = _Case(verdict, profile, client, changed, kind_of(profile))
     if verdict.judgement in (Judgement.BREAK, Judgement.CUT):
@@ -119,14 +119,14 @@ def advice(
 
 
 def setup_command(client: Client | None) -> str:
-    """Return the command that prints what ``client`` has to be told, as far as it is known."""
+    """Return the command that prints the settings of ``client``; CLIENT stands for an unknown one."""
     return f"cacheproxy env {client.name if client is not None and client.has_setup else 'CLIENT'}"
 
 
 def waiting(client: Client | None, option: str = "") -> str:
-    """Return what makes ``client`` wait while a prompt is read, "" where no package says it.
+    """Return the setting that makes ``client`` wait for a long prompt, "" if none is known.
 
-    ``option``: the one by which our commands in it find the proxy.
+    ``option``: option with which the commands in it find the proxy.
     """
     command = setup_command(client)
     told = (what for why, _, what in client.advice if why == LEFT) if client is not None else ()
@@ -134,7 +134,7 @@ def waiting(client: Client | None, option: str = "") -> str:
 
 
 def is_curable(verdict: Verdict) -> bool:
-    """Whether a rule may be proposed for what broke a turn: by its shape, and who wrote it."""
+    """Whether a rule may be proposed for the change that broke a turn: by its shape and writer."""
     changed, where = CHANGED.intersection((verdict.reason, verdict.beneath)), verdict.where
     return (
         bool(changed) and where is not None and where.kind in CURABLE and where.source not in SAID
@@ -142,15 +142,15 @@ def is_curable(verdict: Verdict) -> bool:
 
 
 def may_be_curable(reason: str, shape: str | None) -> bool:
-    """Whether a rule may be proposed, as far as the names of ``reason`` and ``shape`` tell.
+    """Whether a rule may be proposed, by the names of ``reason`` and ``shape`` alone.
 
-    Of messages they do not tell who wrote them: mostly not the client.
+    These do not show the writer of a message, which is mostly not the client.
     """
     return reason in CHANGED - {Reason.MESSAGES_CHANGED} and shape in CURABLE
 
 
 def often(kind: ChangeKind | None, seen: tuple[int, int] | None) -> str:
-    """Return how often a field of that kind changes, "" where nobody knows; ``seen``: how often."""
+    """Return words for how often a field of ``kind`` changes, "" if unknown; ``seen``: counts."""
     if kind is ChangeKind.DATE and _is_often(seen):
         return ""
     return FREQUENCY.get(kind, "") if kind is not None else ""
@@ -189,7 +189,7 @@ def _evicted(case: _Case) -> Iterator[Advice]:
 
 
 def _checkpoint(case: _Case) -> Iterator[Advice]:
-    """What parts the prompts comes first: where they do not part, nobody has to go back."""
+    """Yield advice on the change first: without one, the server need not go back."""
     if case.verdict.beneath is not None:
         yield from _about(case.verdict.beneath, case)
     points = case.server.settings.points

@@ -1,6 +1,6 @@
-"""Why a server reused less than it could: a cause is named only with proof.
+"""The cause for which a server reused less than it could, named only with proof.
 
-If no cause is proven, the verdict is "unknown", with what was ruled out. Proof that a prompt was
+If no cause is proven, the verdict is "unknown", with the causes ruled out. Proof that a prompt was
 dropped is a restart, another conversation in its slot, slots that no longer hold it, or more
 tokens evaluated since than the memory holds.
 """
@@ -16,10 +16,10 @@ from cacheproxy.core.kinds.profile import Memory, MemoryKind
 
 _HALF = 0.5
 _LOOSE = 0.15
-"""How far off, as a share, an estimate by characters may be: parts differ in density."""
+"""Error, as a share, of an estimate by characters: parts differ in density."""
 _LOOSE_TOKENS = 64
 _FULL = 0.8
-"""Share of the cache's room from which it is likely to have dropped something."""
+"""Share of the cache in use from which it has probably dropped prompts."""
 _SHIFTED = 8
 _TOLERANCE = 0.05
 """Share of the turn before that may be computed again without being called a break: servers
@@ -34,9 +34,9 @@ _because = partial(Verdict, Judgement.BREAK)
 
 
 def cause_of(turn: Evidence, change: Reason | None, shared: int) -> Verdict:
-    """Return why less was reused than the turn before had, without the figures of a verdict.
+    """Return the cause as a verdict without figures.
 
-    ``change``: what is named after where the requests part, None where this one only goes on;
+    ``change``: reason by the place where the requests part, None if this one only continues;
     ``shared``: tokens that they share, by their characters.
     """
     if change is Reason.MODEL_CHANGED:
@@ -58,7 +58,7 @@ def cause_of(turn: Evidence, change: Reason | None, shared: int) -> Verdict:
 
 
 def signs_of(turn: Evidence, shared: int) -> tuple[Sign, ...]:
-    """Return what shows that the server had dropped the turn before."""
+    """Return the signs that the server had dropped the turn before."""
     meanwhile, memory, reused = turn.meanwhile, turn.profile.memory, turn.usage.reused or 0
     found = []
     if meanwhile.restarted:
@@ -77,7 +77,7 @@ def signs_of(turn: Evidence, shared: int) -> tuple[Sign, ...]:
 
 
 def _rendered(turn: Evidence, change: Reason | None, shared: int, proof: Proof) -> Verdict:
-    """Name the cause by the two rendered prompts."""
+    """Return the cause by the two rendered prompts; arguments: see ``cause_of``."""
     reused, memory = turn.usage.reused or 0, turn.profile.memory
     agree = proof.shared >= proof.before - _SHIFTED
     beneath, rewrite = None, None
@@ -117,7 +117,7 @@ def _rendered(turn: Evidence, change: Reason | None, shared: int, proof: Proof) 
 
 
 def _requested(turn: Evidence, change: Reason | None, shared: int) -> Verdict:
-    """Name the cause by the two requests, where the server does not show what it renders."""
+    """Return the cause by the two requests, if the server shows no rendered prompts."""
     reused, memory = turn.usage.reused or 0, turn.profile.memory
     loose = max(_LOOSE_TOKENS, _LOOSE * shared) + near(0, memory)
     further = shared - reused
@@ -148,7 +148,7 @@ def _is_far_back(turn: Evidence, shared: int) -> bool:
 
 
 def _was_shifted(turn: Evidence) -> bool:
-    """Whether the turn before, with its answer, had no room in its context."""
+    """Whether the turn before, with its answer, did not fit into the context."""
     context, before = turn.profile.memory.context, turn.before
     if before is not None and before.floor:
         return True
@@ -169,11 +169,11 @@ def _not_evicted(turn: Evidence) -> tuple[str, ...]:
 
 
 def allowed(before: int, prompt: int, memory: Memory, *, changed: bool = False) -> float:
-    """Return how many of the ``before`` tokens may be evaluated again.
+    """Return how many of the ``before`` tokens may be evaluated again without a break.
 
-    A prompt that has become shorter than the one before cannot reuse all of it. Whole blocks are
-    reused, of a hybrid model one less; memory that cannot rewind goes back to its last checkpoint,
-    which is the cost of a change if the client ``changed`` something.
+    A prompt shorter than the one before cannot reuse all of that. Whole blocks are reused, one less
+    of a hybrid model; memory that cannot rewind goes back to its last checkpoint, which is the
+    cost of a change if the client ``changed`` something.
     """
     tokens = max(0, before - prompt) + max(_TOLERANCE_TOKENS, _TOLERANCE * before)
     if memory.kind is MemoryKind.BLOCKS:
@@ -184,6 +184,6 @@ def allowed(before: int, prompt: int, memory: Memory, *, changed: bool = False) 
 
 
 def near(tokens: int, memory: Memory | None = None) -> float:
-    """Return how far from ``tokens`` a count may be that is the same place in a prompt."""
+    """Return the tokens by which a count may differ from ``tokens`` and mean the same place."""
     block = (memory.block or 0) * (1 + memory.is_hybrid) if memory is not None else 0
     return max(_TOLERANCE_TOKENS, 0.03 * tokens) + block

@@ -1,10 +1,10 @@
-"""Whether a server read less of a prompt than it was sent, and answered all the same.
+"""Cut prompts: a server evaluated only a part of the prompt, and answered all the same.
 
-Its own word is proof, else its count. A prompt that only goes on has all that the one before had,
-and a token for each new word: tokenizers merge no words. Reasoning may go, so may what the model
-said before an answer; late system messages may not be rendered at all. Ollama's templates for
-Llama 3.1 and Mistral print tools (Mistral's: system text, too) only before a last message of the
-user's. A prompt of exactly a context's size, by all signs of a longer one, was cut to it.
+Proof is the server's own report, else its count. A prompt that only continues has all tokens of
+the one before, and one for each new word: tokenizers merge no words. Templates may drop reasoning
+and the model's text before an answer; late system messages may not be rendered at all. Ollama's
+templates for Llama 3.1 and Mistral print tools (Mistral's: system text, too) only before a last
+user message. A prompt of exactly a context's size, if all signs are of a longer one, was cut to it.
 """
 
 from __future__ import annotations
@@ -22,34 +22,34 @@ from cacheproxy.core.prompt.prompt import is_late
 from cacheproxy.core.prompt.segments import Piece
 
 LEAST, _LEAST_SIZE = 1024, 2048
-"""Tokens below which no count is looked at: no context is as small, but counts that are made up
-are. Contexts that nobody told are powers of two, from the second number on."""
+"""Tokens below which a count is ignored: made-up counts are that small, contexts are not. Unknown
+contexts are powers of two, from the second number on."""
 _DENSE, _PROSE = 5.0, 5.5
-"""Characters to a token that what is new, and a whole prompt, have at most, as a rule: beyond,
-words are counted."""
+"""Characters per token of new text and of a whole prompt, usually at most: beyond these, words are
+counted."""
 _SURE = 0.75
-"""Share of its words from which a prompt may have as few tokens: some tokenizer might merge two."""
+"""Tokens of a prompt at least, as a share of its words: some tokenizer might merge two."""
 _WHOLE = 8
-"""Characters to a token that no whole prompt has: so few tokens were evaluated of it beside those
-that were reused. (Some servers count these twice.)"""
+"""Characters per token that no whole prompt has: its count is then of the evaluated tokens alone.
+(Some servers count reused ones twice.)"""
 _LOOSE, _EACH = 32, 8
-"""Tokens by which counts may differ, and for each message: marks, empty blocks, blanks."""
+"""Tokens by which counts may differ, in all and per message: marks, empty blocks, blanks."""
 _BEYOND = 1.05
 _PER_WORD, _PER_WIDE, _TOOL_CHARS = 1.3, 0.7, 6
-"""Tokens of a word, and of a character of Chinese, Japanese or Korean; characters of tools to one:
-an estimate."""
+"""Estimates: tokens per word, tokens per Chinese, Japanese or Korean character, and characters per
+token in tools."""
 _MOST_WIDE = 4
-"""Such characters to a token, at most."""
+"""Chinese, Japanese or Korean characters per token, at most."""
 _WIDE = re.compile("[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff]+")
 _MOST = 128 << 10
-"""Characters of a later turn's prompt that are looked at whole: it may be judged on the reactor."""
+"""Characters of a later turn's prompt that are read as a whole: judging may be on the reactor."""
 
 _cut = partial(Verdict, Judgement.CUT, Reason.CUT)
 _TOLD = _cut(basis=Basis.TOLD)
 
 
 def cut_of(turn: Evidence, parted: Parted | None = None) -> Verdict | None:
-    """Return that the prompt was cut, without the other figures of a verdict; None: not proven.
+    """Return the verdict that the prompt was cut, without other figures; None if not proven.
 
     ``parted``: the prompt compared with the one before, None for a first turn.
     """
@@ -83,9 +83,9 @@ def cut_of(turn: Evidence, parted: Parted | None = None) -> Verdict | None:
 def _whole(
     turn: Evidence, count: int, parted: Parted | None, *, is_odd: bool, is_size: bool
 ) -> TokenCount | None:
-    """Return how many tokens the prompt has, if it has more than were read.
+    """Return the number of the prompt's tokens, if it has more than ``count``; else None.
 
-    ``parted``: it goes on from the one before.
+    ``parted``: comparison with the prompt before, if this one only continues it.
     """
     before, sent = turn.before, turn.sent
     if turn.request is not None and (turn.request.json or {}).get("context_management"):
@@ -115,7 +115,7 @@ def _whole(
 def _floor(
     turn: Evidence, count: int, before: Before, parted: Parted, *, is_size: bool
 ) -> int | None:
-    """Return how many tokens it has at least, if that is more than were counted."""
+    """Return the tokens that the prompt has at least, if these are more than ``count``."""
     was, now = parted.was, parted.now
     new = now.pieces[len(was.pieces) :]
     chars = sum(piece.chars for piece in new)
@@ -133,13 +133,13 @@ def _floor(
 
 
 def _counts_all(turn: Evidence) -> bool:
-    """Whether the count is known to be of the whole prompt, not of what was evaluated alone."""
+    """Whether the count is known to be of the whole prompt, not of its evaluated part."""
     server = turn.profile.server
     return turn.usage.reused is not None or (server is not None and server.kind != UNKNOWN_KIND)
 
 
 def _least(before: Before) -> int:
-    """Return how many tokens the prompt of ``before`` has at least."""
+    """Return the tokens that the prompt of ``before`` has at least."""
     if before.floor is not None:
         return before.floor
     tokens, evaluated = before.tokens or 0, before.evaluated
@@ -147,7 +147,7 @@ def _least(before: Before) -> int:
 
 
 def _words(pieces: Iterable[Piece]) -> int:
-    """Return how many tokens they have at least: those texts that each template renders."""
+    """Return the tokens of ``pieces`` at least: of the texts that every template renders."""
     words = 0
     for piece in pieces:
         if piece.part is Part.TOOLS or is_late(piece):
@@ -159,7 +159,7 @@ def _words(pieces: Iterable[Piece]) -> int:
 
 
 def _about(pieces: Iterable[Piece]) -> float:
-    """Return about how many tokens they have."""
+    """Return an estimate of the tokens of ``pieces``."""
     about = 0.0
     for piece in pieces:
         if piece.part is Part.TOOLS:
@@ -175,14 +175,14 @@ def _wide(text: str) -> int:
 
 
 def _is_asked(piece: Piece) -> bool:
-    """Whether the user says it."""
+    """Whether ``piece`` is the user's text."""
     return any(segment.source == "user" for segment in piece.segments)
 
 
 def _may_go(pieces: Iterable[Piece], *, is_asked: bool) -> int:
-    """Return how many tokens of what the model said may not be rendered any more, at most.
+    """Return the tokens of the model's text that templates may drop, at most.
 
-    ``is_asked``: the user has said something since, so some templates drop more than reasoning.
+    ``is_asked``: whether a user message follows, so that some drop more than reasoning.
     """
     size = 0
     for piece in pieces:
@@ -194,5 +194,5 @@ def _may_go(pieces: Iterable[Piece], *, is_asked: bool) -> int:
 
 
 def _most(segment: Segment) -> int:
-    """Return how many tokens it has at most, as a rule."""
+    """Return the tokens of ``segment``, usually at most."""
     return len(segment.text.encode("utf-8", "surrogatepass")) // 2

@@ -1,7 +1,7 @@
-"""All that is known of a turn when it is judged, as one value.
+"""Evidence: everything known of a turn when it is judged, as one value.
 
-Who learns more of it replaces a field, and judges again: see ``cacheproxy.core.judge.judge``.
-Also what a server repairs by itself: the prompt that it would have seen without our edits.
+New knowledge replaces a field, and the turn is judged again: see ``cacheproxy.core.judge.judge``.
+Also the prompt that a server would have seen without our edits, after its own repairs.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ from cacheproxy.core.prompt.segments import Piece, PieceRun, piece_of
 
 
 class Meanwhile(NamedTuple):
-    """What happened at the upstream between two turns of a conversation, as far as we know."""
+    """Events at the upstream between two turns of a conversation, as far as they are known."""
 
-    others: int | None = None  #: conversations that had a turn; None where nobody watched
+    others: int | None = None  #: number of conversations with a turn; None: not watched
     alike: int | None = None
-    """Tokens that this prompt shares with the last prompt of the one of them that fits what was
-    reused best."""
-    evaluated: int = 0  #: tokens by all of them
-    restarted: bool | None = None  #: the server is another since; None where nobody watched
-    emptied: bool = False  #: it was seen with slots, none of which held as much
-    moved: bool = False  #: the turn before went to another upstream
-    seen: Look | None = None  #: an earlier look from which on all that we sent is known
+    """Tokens that this prompt shares with the last prompt of another conversation: of the one whose
+    share is closest to the reused tokens."""
+    evaluated: int = 0  #: tokens evaluated for the other conversations
+    restarted: bool | None = None  #: whether the server was restarted; None: not watched
+    emptied: bool = False  #: whether a look showed slots, none with as many tokens
+    moved: bool = False  #: whether the turn before went to another upstream
+    seen: Look | None = None  #: earlier look; all our requests since then are known
     read: tuple[int, ...] = ()
-    """Tokens that our turns since then had evaluated, in all ways in which they may count."""
-    alone: bool = False  #: the server read nothing else, and this turn got that very slot
+    """Tokens evaluated for our turns since ``seen``, in each way in which they may count."""
+    alone: bool = False  #: whether the server evaluated nothing else, and this turn got that slot
 
     def closed(self, before: Before, usage: Usage, now: Look | None) -> Meanwhile:
-        """Return this with what a look ``now``, behind the turn of ``usage``, shows.
+        """Return these events completed by ``now``, a look after the turn of ``usage``.
 
-        What ran beside it shows in the counters: they have gained this turn alone, or more. Which
-        slot it got shows by what the slots hold.
+        The counters show whether anything ran beside the turn; the sizes of the slots show which
+        slot it got.
         """
         then = self.seen
         if then is None or now is None or usage.evaluated is None or now.start != then.start:
@@ -63,9 +63,9 @@ class Meanwhile(NamedTuple):
 
 
 def slot_of(look: Look, prompt: int | None, output: int | None) -> int | None:
-    """Return the one idle slot that holds a prompt of so many tokens with its answer, and no more.
+    """Return the id of the one idle slot with exactly the tokens of ``prompt`` and ``output``.
 
-    None where there is none, or more than one.
+    None if there is none, or more than one.
     """
     if prompt is None or output is None:
         return None
@@ -82,19 +82,19 @@ PARAMETERS = (
     *("think", "thinking_budget_tokens", "output_config", "options", "tool_choice"),
     *("parallel_tool_calls", "response_format", "text", "documents", "chat_template"),
 )
-"""Members of requests that reach a template beside the messages, in one API or another."""
+"""Members of requests that reach a template besides the messages, in any API."""
 
 
 class Parameter(NamedTuple):
     """A parameter that differs between two requests."""
 
-    path: str  #: JSON pointer
-    was: str  #: as JSON, "" for none
-    now: str  #: as JSON, "" for none
+    path: str  #: its JSON pointer
+    was: str  #: its earlier value as JSON, "" for none
+    now: str  #: its present value as JSON, "" for none
 
 
 def parameter_of(was: Any, now: Any, path: Path = ()) -> Parameter | None:
-    """Return the first parameter in which two bodies differ, None where none does."""
+    """Return the first parameter in which two bodies differ, None if none does."""
     for name in [*was, *(name for name in now if name not in was)] if path else PARAMETERS:
         one, other = was.get(name), now.get(name)
         if one == other:
@@ -107,63 +107,63 @@ def parameter_of(was: Any, now: Any, path: Path = ()) -> Parameter | None:
 
 
 class Proof(msgspec.Struct, frozen=True):
-    """What a comparison of rendered prompts shows."""
+    """The result of a comparison of two rendered prompts."""
 
     before: int  #: tokens of the turn before
-    now: int  #: tokens of this one
+    now: int  #: tokens of this turn
     shared: int  #: tokens that are equal from the start
-    fits: bool = False  #: they part where the requests do
-    rewrite: Rewrite | None = None  #: else, what the template did
-    where: Break | None = None  #: it did so, with an excerpt of both
+    fits: bool = False  #: whether they part where the requests do
+    rewrite: Rewrite | None = None  #: otherwise, what the template rewrote
+    where: Break | None = None  #: place of that, with an excerpt of both
     clock: int | None = None
-    """Where the template prints a time that stands in no request; None: nowhere."""
-    is_parameter: bool = False  #: they would not part had both requests the same parameters
+    """Place where the template prints a time that stands in no request; None if it prints none."""
+    is_parameter: bool = False  #: whether they part only because of a parameter
 
     @property
     def lost(self) -> int:
-        """What of the prompt before stands behind the place where they part."""
+        """Tokens of the prompt before that stand behind the place where they part."""
         return self.before - self.shared
 
 
 class Parted(NamedTuple):
-    """Two prompts in the order of a template, and where they part."""
+    """Two prompts in the order of a template, and the place where they part."""
 
-    was: Prompt  #: of the turn before
-    now: Prompt  #: of this turn
-    left: Parting  #: where they part
+    was: Prompt  #: prompt of the turn before
+    now: Prompt  #: prompt of this turn
+    left: Parting  #: place where they part
 
 
 class Evidence(msgspec.Struct, frozen=True, eq=False):
-    """What a verdict on a turn rests on."""
+    """The facts that the verdict on a turn rests on."""
 
     before: Before | None
-    """The turn before; None where there is none (``is_first``), or it was forgotten."""
-    sent: Prompt  #: the prompt, as it went upstream
-    unedited: Prompt  #: the prompt, as it came; the same object where nobody edited it
-    usage: Usage  #: what was counted: by the answer, else by the server's counters
-    profile: Profile = UNKNOWN  #: of the upstream
-    request: Request | None = None  #: as it went upstream; None where only its prompt is known
-    meanwhile: Meanwhile = NOTHING_SEEN  #: what happened since the turn before
-    proof: Proof | None = None  #: what the two rendered prompts show; None: the server showed none
-    is_first: bool = False  #: it is the first turn of a session or of a side request
-    is_known: bool = False  #: the first turn's conversation has had other turns that we have seen
+    """The turn before; None if there is none (``is_first``), or if it was forgotten."""
+    sent: Prompt  #: prompt as it went upstream
+    unedited: Prompt  #: prompt as it came; the same object if nothing was edited
+    usage: Usage  #: counts of the answer, else of the server's counters
+    profile: Profile = UNKNOWN  #: profile of the upstream
+    request: Request | None = None  #: request as it went upstream; None if only its prompt is known
+    meanwhile: Meanwhile = NOTHING_SEEN  #: events since the turn before
+    proof: Proof | None = None  #: comparison of the rendered prompts; None: not rendered
+    is_first: bool = False  #: whether it is the first turn of a session or of a side request
+    is_known: bool = False  #: whether the conversation of a first turn has had other known turns
     is_replaced: bool = False
-    """The client wrote the history anew (see ``Place``): no break as long as what stands before the
-    messages was reused."""
-    is_whole: bool = True  #: the answer came whole, so that its counts are the last
-    longest: int = 0  #: tokens of the longest prompt that this model has read there
+    """Whether the client wrote the history anew (see ``Place``): no break as long as the text
+    before the messages was reused."""
+    is_whole: bool = True  #: whether the answer came whole, so that its counts are final
+    longest: int = 0  #: tokens of the longest prompt evaluated by this model there
     partings: dict[tuple[PromptOrder, bool], Parted] = msgspec.field(default_factory=dict)
-    """The prompts, compared: by the order of their parts, and whether they are those that nobody
-    edited. It is kept when a field is replaced, so each comparison is made once."""
+    """Comparisons of the prompts, by the order of their parts and whether they are the unedited
+    ones. Evidence with a replaced field shares it, so each comparison is made once."""
 
     @property
     def had(self) -> int:
-        """Tokens of the turn before; 0 where nobody counted them."""
+        """Tokens of the turn before; 0 if they were not counted."""
         return (self.before.tokens or 0) if self.before is not None else 0
 
     @property
     def tokens(self) -> int | None:
-        """Tokens of the prompt: as counted, else by the density of the turn before, if it was."""
+        """Tokens of the prompt: counted, else by the density of the turn before, else None."""
         before = self.before
         if self.usage.prompt or before is None or before.tokens is None or not before.sent.chars:
             return self.usage.prompt or None
@@ -171,19 +171,19 @@ class Evidence(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def api(self) -> Dialect | None:
-        """The dialect that it went upstream in, if that is known."""
+        """The dialect of the request upstream, None if that is not known."""
         return None if self.request is None else self.request.dialect
 
     @property
     def parameter(self) -> Parameter | None:
-        """The first parameter for the template that is another than the turn before had it."""
+        """The first parameter for the template that differs from that of the turn before."""
         before = None if self.before is None else self.before.request
         if before is None or self.request is None:
             return None
         return parameter_of(before.json or {}, self.request.json or {})
 
     def with_its_parameters(self) -> Request | None:
-        """Return the request before with the parameters of this one; None: they are equal."""
+        """Return the request before with the parameters of this one; None if they are equal."""
         if self.parameter is None or self.before is None or self.before.request is None:
             return None
         was, now = self.before.request.json or {}, (self.request and self.request.json) or {}
@@ -198,9 +198,9 @@ class Evidence(msgspec.Struct, frozen=True, eq=False):
         return said is None or said.get("cache_prompt") is not False
 
     def parted(self, before: Before, order: PromptOrder, *, unaided: bool = False) -> Parted:
-        """Return where this turn leaves the one ``before``, in ``order``.
+        """Return the comparison with the turn ``before``, in ``order``.
 
-        ``unaided``: had nobody edited a request. Servers mend some by themselves.
+        ``unaided``: without our edits, but with the server's own repairs.
         """
         key = order, unaided
         found = self.partings.get(key)
@@ -215,14 +215,11 @@ class Evidence(msgspec.Struct, frozen=True, eq=False):
 
 
 def as_unaided(prompt: Prompt, api: Dialect | None, profile: Profile) -> Prompt:
-    """Return the prompt of a request that nobody edited as its server would have seen it.
+    """Return the unedited ``prompt`` as its server would have seen it, itself if that is the same.
 
     Only reuse beyond that is due to us. A template that moves late system messages to the head
-    would also have moved those that we placed as user messages.
-
-    ``api``: the dialect it goes upstream in. It is ``prompt`` itself where that is the same.
-    Late system messages that the server refuses or drops stay where they are: so nothing is
-    claimed for having placed them.
+    would have moved those that we placed as user messages. Late messages that the server refuses or
+    drops stay in place here, so nothing is claimed for placing them. ``api``: dialect upstream.
     """
     if profile.placement is not None and profile.placement.late is Late.HOISTED:
         made = hoisted(prompt.made)
@@ -231,10 +228,10 @@ def as_unaided(prompt: Prompt, api: Dialect | None, profile: Profile) -> Prompt:
 
 
 def as_repaired(prompt: Prompt, api: Dialect | None, profile: Profile) -> Prompt:
-    """Return ``prompt``, edited or not, without what its server mends in it: itself, as a rule.
+    """Return ``prompt``, edited or not, with the server's own repairs; mostly itself.
 
-    Some servers remove what a system text begins with, if they know it (see
-    ``ServerKind.repairs``). Older versions may not: then we claim less than is due.
+    Some servers remove a known beginning of system text (see ``Serving.repairs``). Older versions
+    may not: then less is claimed than is due.
     """
     repair = kind_of(profile).repair_of(api)
     if repair is None:
@@ -255,7 +252,7 @@ def as_repaired(prompt: Prompt, api: Dialect | None, profile: Profile) -> Prompt
 
 
 def _mends(profile: Profile) -> bool:
-    """Whether the server of ``profile`` may mend prompts: most do not."""
+    """Whether the server of ``profile`` may repair prompts: most do not."""
     server, placement = profile.server, profile.placement
     if placement is not None and placement.late is Late.HOISTED:
         return True

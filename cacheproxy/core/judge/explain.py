@@ -1,4 +1,4 @@
-"""Why a turn broke, in words for people: shapes and places, never the text itself."""
+"""The explanation of a break in words for people: shapes and places, never the text itself."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PHRASES: Mapping[str, str] = {
     Reason.EVICTED: "The server had dropped the earlier prompt",
     Reason.UNKNOWN: "Unknown: every known cause was ruled out",
 }
-"""What each reason means, in a short phrase for people."""
+"""The meaning of each reason, as a short phrase for people."""
 
 _PLAIN = {
     Reason.MODEL_CHANGED: "each model has its own cache",
@@ -43,21 +43,21 @@ _PLAIN = {
     Reason.MOVED: "the turn before went to another upstream",
 }
 FELT = 0.1
-"""Share of all prompt tokens from which somebody should look. A turn may lose a twentieth before it
-is called a break at all (``judge.cause``): twice that is more than turns that just missed it."""
+"""Share of all prompt tokens from which a loss deserves attention. A turn may lose a twentieth and
+still be no break (``judge.cause``): twice that is more than such turns lose."""
 BROKEN = 0.25
-"""Share from which the cache is said to be breaking. One turn that loses everything, of the four
-or fewer that there were, reaches it; the odd break of a long day does not."""
+"""Share from which the cache is called breaking. One turn of four that loses everything reaches it;
+a single break in a long day does not."""
 
 
 def phrase(reason: str, shape: str | None) -> str:
-    """Return ``reason`` in a phrase, with the ``shape`` of what changed if that is known."""
+    """Return the phrase for ``reason``, with the ``shape`` of the change if that is known."""
     said = PHRASES.get(reason, reason)
     return f"{said} ({shape})" if shape else said
 
 
 def said_of(verdict: Verdict, usage: Usage) -> str:
-    """Return the sentence on ``verdict``, without a full stop; "" where nothing broke."""
+    """Return the sentence on ``verdict``, without a full stop; "" if nothing broke."""
     reason = verdict.reason
     if reason is None:
         return ""
@@ -91,9 +91,9 @@ def _cut(verdict: Verdict, usage: Usage) -> str:
 
 
 def command(number: int, verdict: Verdict, proxy: str = "") -> str:
-    """Return the command that tells more of request ``number``; it proposes a rule if one may help.
+    """Return the command that explains request ``number``, or proposes a rule if one may help.
 
-    ``proxy``: the option by which it finds this proxy, "" where it does by itself.
+    ``proxy``: option with which it finds this proxy, "" if it needs none.
     """
     propose = " --propose" if is_curable(verdict) else ""
     return f"cacheproxy diagnose {number}{propose}{proxy}"
@@ -131,7 +131,7 @@ def _beneath(verdict: Verdict) -> str:
 
 
 def share_in_words(share: float) -> str:
-    """Return ``share`` as people read it, and what is little not as nothing."""
+    """Return ``share`` for people; a small one never reads as nothing."""
     if 0 < share < 0.001:
         return "less than 0.1 %"
     return f"{100 * share:.1f} %"

@@ -1,7 +1,7 @@
-"""The verdict on one turn: did it reuse the one before, and if not, why, and what did it cost.
+"""The verdict on one turn: whether it reused the turn before, why not, and at which cost.
 
-It compares two prompts, in the order in which the server's template prints their parts; the
-server's count shows whether the comparison holds. If the server reused less than the requests
+Two prompts are compared, in the order in which the server's template prints their parts; the
+server's count shows whether the comparison is right. If the server reused less than the requests
 share, ``cacheproxy.core.judge.cause`` looks for the reason, with the two rendered prompts where
 the server shows them (``cacheproxy.core.judge.proof``).
 """
@@ -45,20 +45,20 @@ _REASONS = {
 }
 _TEXTUAL = CHANGED | {Reason.UNKNOWN}
 ORDERS = (PromptOrder.TOOLS_FIRST, PromptOrder.SYSTEM_FIRST)
-"""Where no system message comes late, hoisting changes nothing."""
+"""Possible orders of a prompt without late system messages, which hoisting does not change."""
 _NOTHING = TokenCount(0, "estimated")
 _PROVEN = (Basis.TOLD, Basis.RENDERED)
 CHARS_PER_TOKEN = 4.0
-"""Used only where no server has counted yet; then the figure says ``estimated``."""
+"""Density if no server has counted yet; such figures are ``estimated``."""
 _EXCERPT = 120
 _TELLING = 20
-"""Characters of a text from which finding it again shows that something was put in, or left out."""
+"""Characters at least of a text that, found again, proves an insertion or an omission."""
 _SAME = 0.5
-"""Share of its words from which a message is the same one, some of it changed."""
+"""Share of common words from which a message is the same one, changed in part."""
 
 
 def judge(turn: Evidence) -> Verdict:
-    """Return the verdict on a turn, by all that is known of it."""
+    """Return the verdict on a turn, by its evidence."""
     before, usage = turn.before, turn.usage
     if turn.profile.reporting is Reporting.NEVER:  # a constant is no count
         usage = replace(usage, reused=None)
@@ -120,7 +120,7 @@ def judge(turn: Evidence) -> Verdict:
 
 
 def wants_proof(turn: Evidence, verdict: Verdict) -> bool:
-    """Whether the rendered prompts could tell more of a turn than its ``verdict`` does."""
+    """Whether the rendered prompts could show more of a turn than its ``verdict`` states."""
     if verdict.judgement is not Judgement.BREAK or verdict.basis in _PROVEN:
         return False
     if verdict.basis is Basis.COUNTED and verdict.expected is not None:
@@ -130,7 +130,7 @@ def wants_proof(turn: Evidence, verdict: Verdict) -> bool:
 
 
 def order_of(turn: Evidence) -> PromptOrder | None:
-    """Return the order that alone predicts what was reused; None: both do, or neither."""
+    """Return the order that alone predicts the reused tokens; None if both do, or neither."""
     before, reused = turn.before, turn.usage.reused
     if before is None or reused is None:
         return None
@@ -143,7 +143,7 @@ def order_of(turn: Evidence) -> PromptOrder | None:
 
 
 def _fitting(turn: Evidence, before: Before, counted: int | None) -> Parted:
-    """Compare in the template's order; if that is not known, in the one that predicts best."""
+    """Return the comparison in the template's order, else in the one that predicts reuse best."""
     order, reused = turn.profile.order, turn.usage.reused
     first = turn.parted(before, order or PromptOrder.TOOLS_FIRST)
     was, now = first.left.was, first.left.now
@@ -169,9 +169,9 @@ def _lost_its_head(could: TokenCount, usage: Usage) -> bool:
 
 
 def _lost(had: int, reused: int, prompt: int | None, parted: Parted) -> TokenCount:
-    """Return what was evaluated again although the server had it: at most what was evaluated.
+    """Return the tokens evaluated again although the server had them: at most those evaluated.
 
-    What the client took back, or put in other words, is no loss: a rewind, a branch.
+    Text that the client took back or rewrote is no loss: a rewind, a branch.
     """
     was, left = parted.was, parted.left
     lost = max(0, had - reused)
@@ -191,7 +191,7 @@ def _lost(had: int, reused: int, prompt: int | None, parted: Parted) -> TokenCou
 def _unmeasured(
     verdict: Verdict, turn: Evidence, parted: Parted, change: Reason | None, bearable: float
 ) -> Verdict:
-    """Nothing was measured: what changed is said, whether it cost anything is not."""
+    """Return the verdict without counts: it names the change, but no cost."""
     if turn.profile.reuses is False:
         lost = TokenCount(turn.had, "estimated")
         found = replace(verdict, judgement=Judgement.BREAK, reason=Reason.NOT_CACHED, lost=lost)
@@ -246,9 +246,9 @@ def _seconds(lost: TokenCount | None, usage: Usage) -> float | None:
 
 
 def _first(turn: Evidence) -> Verdict:
-    """The first turn that we see; the conversation may have begun before us.
+    """Return the verdict on the first turn seen; the conversation may have begun before.
 
-    It is not cold where the server had most of it: others' prompts may begin alike.
+    The turn is not cold if the server had most of it: others' prompts may begin alike.
     """
     usage = turn.usage
     if usage.prompt and (usage.reused or 0) >= usage.prompt / 2:
@@ -259,7 +259,7 @@ def _first(turn: Evidence) -> Verdict:
 
 
 def _without_before(usage: Usage) -> Verdict:
-    """A later turn whose predecessor we no longer know: only the server can say."""
+    """Return the verdict on a later turn without the turn before, by the server's counts alone."""
     if usage.prompt is None or usage.reused is None:
         return Verdict(Judgement.UNKNOWN)
     if usage.reused >= usage.prompt / 2:
@@ -268,7 +268,7 @@ def _without_before(usage: Usage) -> Verdict:
 
 
 def tokens_of(chars: int, prompt: Prompt, counted: int | None) -> TokenCount:
-    """Return how many tokens ``chars`` characters of ``prompt`` are; ``counted``: of all of it."""
+    """Return the tokens of ``chars`` characters of ``prompt``; ``counted``: tokens of all of it."""
     if counted and prompt.chars:
         return TokenCount(round(chars * counted / prompt.chars), "estimated")
     return TokenCount(round(chars / CHARS_PER_TOKEN), "estimated")
@@ -302,7 +302,7 @@ def describe_change(left: Parting, before: Prompt, sent: Prompt) -> ChangeKind:
 
 
 def _same_tools(was: Segment, now: Segment, before: Prompt, sent: Prompt) -> bool:
-    """Whether the tools are those of the turn before in another order, or ``was`` only respelt."""
+    """Whether the tools of both are the same in another order, or ``was`` is only respelt."""
     ours, theirs = (
         sorted(tool.text for tool in prompt.of(Part.TOOLS)) for prompt in (before, sent)
     )
@@ -326,7 +326,7 @@ def _texts(segments: Iterable[Segment]) -> list[str]:
 
 
 def _goes_along(was: Segment, now: Segment, before: Prompt, sent: Prompt) -> bool:
-    """Whether ``was`` is of the last message, which stands last again, behind what is new."""
+    """Whether ``was`` is of the last message, which is last again, behind new ones."""
     message, last, there = before.pieces[-1], sent.pieces[-1], _message_of(now, sent)
     if there is last or not _holds(message, was):
         return False
@@ -347,7 +347,7 @@ def _share(one: Piece, other: Piece) -> float:
 
 
 def parted_at(before: Prompt, sent: Prompt, counted: int | None) -> Break | None:
-    """Return where ``sent`` leaves the turn before, also where too near the end for a break."""
+    """Return where ``sent`` leaves the turn before, even if too near the end for a break."""
     left = parting(before, sent)
     return None if left.was is None else located(left, before, sent, counted)
 
@@ -367,11 +367,11 @@ def located(left: Parting, before: Prompt, sent: Prompt, counted: int | None) ->
 
 
 def writer(left: Parting) -> str:
-    """Return who wrote the text in which two prompts part, "" where there is none."""
+    """Return the writer of the text in which two prompts part, "" if there is none."""
     segment = left.now or left.was
     return "" if segment is None else segment.source
 
 
 def excerpt(text: str, at: int) -> str:
-    """Return some of ``text`` around ``at``."""
+    """Return an excerpt of ``text`` around ``at``."""
     return text[max(0, at - _EXCERPT // 2) : at + _EXCERPT]

@@ -1,8 +1,8 @@
-"""Two rendered prompts, compared: what the server really had to read again, and why.
+"""Proof: the comparison of two rendered prompts, for what was evaluated again, and why.
 
-The server renders and counts; this is proof only if its counts equal those of the answers. The
-texts at the place where the two differ show what the template did: reasoning is gone, a system
-message has moved to the head, tools have moved, or a time of day has changed.
+The server renders and counts; that is proof only if its counts equal those of the answers. The
+texts where the two differ show the template's rewrite: reasoning is gone, a system message has
+moved to the head, tools have moved, or a time of day has changed.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from cacheproxy.core.judge.judge import excerpt, writer
 from cacheproxy.core.prompt.prompt import Prompt, is_late
 
 _FEW, _SHARE = 8, 0.002
-"""Tokens, and their share, by which a rendered prompt may differ from what the answer counted:
-the marks around a prompt, and what a server drops from it by itself (a billing header)."""
+"""Tokens, and share of them, by which a rendered prompt may differ from the answer's count: marks
+around the prompt, and text that a server drops by itself (a billing header)."""
 _BY_PARAMETERS = (Rewrite.THINKING, Rewrite.OTHER)
-"""What a template may do since a parameter has told it so."""
+"""Rewrites that a parameter may cause."""
 _MARK = 32
-"""Characters by which a text is known again."""
+"""Characters by which a text is recognised."""
 _BESIDE = 96
-"""Characters around the place where two prompts part in which its cause is looked for."""
+"""Characters around the place where two prompts part in which the cause is searched for."""
 _BEHIND = 4096
-"""Characters behind that place in which reasoning that is gone begins."""
+"""Characters behind that place within which missing reasoning must begin."""
 _LATEST = 16
-"""Late system messages, the last ones, that are looked for at the head: each may take as long as
-the prompt is."""
+"""Late system messages, the last ones, that are searched for at the head: each search may read the
+whole prompt."""
 _HEAD, _MOST_TIMES = 1 << 16, 64
-"""Characters, and times in them, among which the template's own is looked for."""
+"""Characters at the head, and times in them, among which the template's own is searched for."""
 _THOUGHTS = ("/thinking", "/reasoning_content", "/reasoning")
 _NAME = re.compile(r'"name"\s*:\s*"([^"\\]{3,64})"')
 _TIME = re.compile(r"(?<![0-9A-Za-z:])[0-2]?\d:[0-5]\d(?::[0-5]\d)?(?![0-9A-Za-z:])")
@@ -46,10 +46,10 @@ _DAY = re.compile(r"(?<![0-9A-Za-z])(?:\d{4}-\d{2}-\d{2}|\d{1,2} [A-Z][a-z]{2,8}
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """A prompt as the server reads it."""
+    """A prompt as the server evaluates it."""
 
-    text: str  #: as the template renders it
-    tokens: array[int]  #: their numbers in its vocabulary
+    text: str  #: text as the template renders it
+    tokens: array[int]  #: token ids
 
 
 def proof_of(
@@ -59,10 +59,10 @@ def proof_of(
     alike: Rendered | None = None,
     head: Rendered | None = None,
 ) -> Proof | None:
-    """Return what the rendered prompts show; None where they are not what was counted.
+    """Return the proof by the rendered prompts; None if their tokens differ from the counts.
 
-    ``alike``: the request before as its template renders it with the parameters of this one.
-    ``head``: what stands before the place of ``clock_at``; without it, tokens are shared out.
+    ``alike``: the request before, rendered with the parameters of this one. ``head``: the text
+    before the place of ``clock_at``; without it, that place is estimated in tokens.
     """
     before = turn.before
     if before is None or not _is_of(was, before.tokens) or not _is_of(now, turn.usage.prompt):
@@ -104,7 +104,7 @@ def _is_of(rendered: Rendered, counted: int | None) -> bool:
 
 
 def _fits(was: str, now: str, at: int, left: Parting) -> bool:
-    """Whether what differs in the requests stands where the rendered prompts part."""
+    """Whether the difference of the requests stands where the rendered prompts part."""
     for segment, inside, text in ((left.was, left.was_at, was), (left.now, left.now_at, now)):
         if segment is None:
             continue
@@ -115,7 +115,7 @@ def _fits(was: str, now: str, at: int, left: Parting) -> bool:
 
 
 def _rewrite(was: str, now: str, at: int, before: Prompt, after: Prompt) -> tuple[Rewrite, str]:
-    """Return what the template did where the two part, and to what: a JSON pointer or ""."""
+    """Return the template's rewrite where the two part, and its object: a JSON pointer or ""."""
     said = next(_said(after), None)
     for path, mark in _late(after):
         end = at + _BESIDE + len(mark)
@@ -156,7 +156,7 @@ def _late(prompt: Prompt) -> Iterator[tuple[str, str]]:
 
 
 def _said(prompt: Prompt) -> Iterator[str]:
-    """Yield how texts of users begin, the first ones first."""
+    """Yield the beginnings of users' texts, the first ones first."""
     for segment in prompt.segments:
         mark = segment.text.strip()[: 4 * _MARK]
         if segment.source == "user" and not segment.path.endswith("/role") and len(mark) >= _FEW:
@@ -164,7 +164,7 @@ def _said(prompt: Prompt) -> Iterator[str]:
 
 
 def _gone(was: str, now: str, at: int, before: Prompt) -> Iterator[str]:
-    """Yield the path of reasoning in ``before`` that ``was`` has behind ``at``, and ``now`` not."""
+    """Yield the paths of reasoning in ``before`` that ``was`` has behind ``at``, but ``now`` not."""
     for segment in before.segments:
         if segment.source == "model" and segment.path.endswith(_THOUGHTS):
             mark = segment.text.strip()[:_MARK]
@@ -182,13 +182,13 @@ def _tools(prompt: Prompt) -> Iterator[str]:
 
 
 def _clock(now: Rendered, turn: Evidence) -> int | None:
-    """Return about where the template prints a time, in tokens."""
+    """Return about where the template prints a time, in tokens; None if it prints none."""
     at = clock_at(now, turn)
     return None if at is None else round(at * len(now.tokens) / max(1, len(now.text)))
 
 
 def clock_at(now: Rendered, turn: Evidence) -> int | None:
-    """Return where the template prints a time, in characters: one that no request has."""
+    """Return the place in ``now`` of a time that no request has, in characters; None if none."""
     patterns = (_TIME, _DAY) if turn.profile.clock else (_TIME,)
     places = []
     for pattern in patterns:

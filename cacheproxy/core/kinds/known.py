@@ -53,7 +53,10 @@ def kind_of(profile: Profile) -> ServerKind:
 
 
 def kind_called(name: str) -> ServerKind:
-    """Return the kind of the name ``ServerFacts.kind``; case, blanks and signs do not matter."""
+    """Return the kind with whose name ``name`` begins, a bare one if there is none.
+
+    Only letters and digits are compared, without case.
+    """
     if name in ("", UNKNOWN_KIND):
         return UNKNOWN_SERVER
     return _called(name, _InForce.kinds)
