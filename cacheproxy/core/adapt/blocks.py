@@ -21,7 +21,7 @@ RESULT = "result"
 BEHIND = "behind"
 """Value of a fact: images of this place go behind it, into a user message."""
 REMOTE = ("image", "url")
-"""The key of images that the server would have to fetch."""
+"""Key of images that the server would have to fetch."""
 _NATIVE = frozenset({"text", "tool_use", "tool_result", "thinking"})
 """Types of blocks that every server of the Messages API knows; those of Chat know text."""
 _TEXTS = frozenset({"text", "input_text", "output_text", None})
@@ -89,7 +89,7 @@ def _listed(content: Any, path: Path, place: str, number: int, dialect: Dialect)
 
 
 def _keys(block: Any, place: str, dialect: Dialect) -> tuple[Key, ...]:
-    """Return what ``block`` may be remembered by, () where no server refuses it."""
+    """Return the keys of a refusal of ``block``, () if no server refuses it."""
     if isinstance(block, str):
         return ((dialect.name, "", place),)
     if not isinstance(block, dict):
@@ -114,14 +114,14 @@ def type_of(block: Any) -> str | None:
 
 
 def is_content(output: Any) -> bool:
-    """Whether a tool's output is a list of blocks, as messages have them."""
+    """Whether a tool's ``output`` is a list of blocks, like the content of a message."""
     return isinstance(output, list) and all(
         isinstance(block, dict) and isinstance(block.get("type"), str) for block in output
     )
 
 
 def text_type(place: str, dialect: Dialect) -> str:
-    """Return the type of a block of text there."""
+    """Return the type of a text block in ``place``."""
     if not dialect.is_itemised:
         return "text"
     return "output_text" if place == "assistant" else "input_text"
@@ -130,9 +130,9 @@ def text_type(place: str, dialect: Dialect) -> str:
 def edits_of(
     blocks: list[Block], behind: set[Path], items: list[Json], whys: dict[Path, str]
 ) -> Iterator[Edit]:
-    """Yield the edits that put text in the place of ``blocks``; those of ``behind`` move.
+    """Yield the edits that replace ``blocks`` by text; those at the paths ``behind`` move.
 
-    ``whys``: the reasons that are not the usual ones.
+    ``whys``: the reasons, by path, that are not the usual one.
     """
     beside: dict[int, list[Block]] = {}
     for block in blocks:
@@ -159,7 +159,7 @@ def _plain(block: Block, why: str) -> Edit:
 
 
 def _without_images(pointer: str, item: Json, gone: list[Block]) -> Iterator[Edit]:
-    """Yield Ollama's: the images stand beside a text, which the words are added to."""
+    """Yield the edits for Ollama, whose images stand beside a text: words are added to that."""
     lines = "\n".join(worded(block.value) for block in gone)
     whole = len(gone) == len(_list(item.get("images")))
     for pointed in [f"{pointer}/images"] if whole else [to_pointer(one.path) for one in gone]:
@@ -174,9 +174,9 @@ def _without_images(pointer: str, item: Json, gone: list[Block]) -> Iterator[Edi
 def moved(
     blocks: list[Block], items: list[Json], root: str, dialect: Dialect, taken: set[str]
 ) -> Iterator[Edit]:
-    """Yield the edits that put ``blocks`` behind the tools' results that they stood in.
+    """Yield the edits that move ``blocks`` behind their tools' results.
 
-    ``taken``: the paths of what other edits replace or remove, before which nothing can be put.
+    ``taken``: the pointers that other edits replace or remove: nothing can be put before these.
     """
     of_item: dict[int, list[Any]] = {}
     for block in blocks:
@@ -208,7 +208,7 @@ def _before(above: str, number: int, count: int, taken: set[str]) -> str:
 
 
 def is_result(item: Json) -> bool:
-    """Whether ``item`` is what a tool returned, by itself: Chat's message, Responses' item."""
+    """Whether ``item`` as a whole is a tool's result: Chat's message, Responses' item."""
     return item.get("role") == "tool" or str(item.get("type")).endswith("_call_output")
 
 

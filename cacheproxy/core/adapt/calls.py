@@ -1,9 +1,9 @@
-"""Calls and turns in a history that a server refuses: a model that was cut off, a lost result.
+"""Malformed calls and turns in a history, after a cut-off answer or a lost result, and repairs.
 
-What the model wrote as a call's arguments, and is no JSON object, stays as a member of one. A
-result without its call becomes text of the user's; a call without a result gets one that says so;
-messages of the model's in a row become one. Each is remembered of the server, so that later ones
-are healed before they are sent, and earlier ones are the same in each turn.
+Arguments of a call that are no JSON object become a member of one. A result without its call
+becomes a user's text; a call without a result gets one that states this; assistant messages in a
+row become one. Each kind that a server refuses is remembered, so that later requests are healed
+before they are sent, and earlier messages are the same in each turn.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from cacheproxy.core.document.pointer import Path
 from cacheproxy.core.prompt.request import Request, messages_of
 
 THINKING: Final = "thinking"
-"""The key of a server that does not go on with an answer while thinking is on."""
+"""Key of the fact that a server does not continue an answer while thinking is on."""
 _KWARGS, _OFF = "chat_template_kwargs", "enable_thinking"
 _NOT_THINKING = "thinking is off where the answer is begun"
 _LOOKED_AT = 2_000
-"""Characters of an error: templates say what they refuse behind a piece of their source."""
+"""Characters at the end of an error: templates' messages follow a piece of their source."""
 _PREFILL = re.compile(r"prefill.{0,40}thinking", re.IGNORECASE)
 _UNREAD = object()
 
 
 def _refuse(name: str) -> Any:
-    """NaN and Infinity are no JSON, though Python reads them."""
+    """Raise ValueError for NaN and Infinity, which Python reads although they are no JSON."""
     raise ValueError(name)
 
 
@@ -52,24 +52,24 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse)
 class _Kind(NamedTuple):
     """One kind of fault."""
 
-    name: str  #: the key by which it is remembered
-    words: re.Pattern[str]  #: of refusals that may be about it
-    repair: Repair  #: takes it away
-    why: str  #: for the log
+    name: str  #: key under which its refusal is remembered
+    words: re.Pattern[str]  #: pattern of refusals that may be about it
+    repair: Repair  #: function that removes it
+    why: str  #: reason of the edit, for the log
 
 
 def with_arguments(items: list[HistoryItem], dialect: Dialect) -> list[HistoryItem]:
-    """Make arguments that are no JSON an object that has them."""
+    """Return ``items`` with arguments that are no JSON as a member of an object."""
     return _arguments(items, dialect, is_unread=True)
 
 
 def with_objects(items: list[HistoryItem], dialect: Dialect) -> list[HistoryItem]:
-    """Make arguments that are no object a member of one."""
+    """Return ``items`` with arguments that are no object as a member of one."""
     return _arguments(items, dialect, is_unread=False)
 
 
 def with_contents(items: list[HistoryItem], dialect: Dialect) -> list[HistoryItem]:
-    """Give each message a content, a text where it is none."""
+    """Return ``items`` with a content in each message, as a text if it was none."""
     found = []
     for item in items:
         value = item.value
@@ -86,7 +86,7 @@ def with_contents(items: list[HistoryItem], dialect: Dialect) -> list[HistoryIte
 
 
 def with_types(items: list[HistoryItem], dialect: Dialect) -> list[HistoryItem]:
-    """Say that a message of the model's is one, where other items stand among messages."""
+    """Return ``items`` with a ``type`` in assistant messages, if other items stand among them."""
     return [
         HistoryItem(item.number, item.value | {"type": "message"})
         if dialect.is_text and "type" not in item.value and is_answer(item.value)
@@ -148,12 +148,12 @@ _KINDS = tuple(
 
 
 class Calls:
-    """The adaptation."""
+    """The adaptation of malformed calls and turns."""
 
     name = "malformed-calls"
 
     def needed(self, request: Request, remembered: Remembered) -> Need | None:
-        """Return the kinds of faults in ``request`` that the server is known to refuse."""
+        """Return the remembered kinds of faults that ``request`` has, None for none."""
         if not remembered:
             return None
         facts: dict[Any, Any] = {name: True for name, _ in _steps(request, remembered)}
@@ -162,7 +162,7 @@ class Calls:
         return Need(facts) if facts else None
 
     def refused(self, refusal: Refusal, request: Request, need: Need | None) -> Need | None:
-        """Return the first kind of fault more that the words may mean and the request has."""
+        """Return the need with one more kind of fault: the first that fits refusal and request."""
         facts = dict(need.facts) if need is not None else {}
         words = refusal.words[-_LOOKED_AT:]
         if THINKING not in facts and _PREFILL.search(words) and _ends_with_answer(request):
@@ -208,7 +208,7 @@ def _steps(request: Request, facts: Remembered) -> Iterator[tuple[str, list[Hist
 def _edits(
     root: str, came: Sequence[Json], items: Sequence[HistoryItem], why: str
 ) -> Iterator[Edit]:
-    """Yield what makes ``came`` into ``items``."""
+    """Yield the edits that turn ``came`` into ``items``."""
     kept = {item.number for item in items}
     for number in range(len(came)):
         if number not in kept:
@@ -247,7 +247,7 @@ def _arguments(items: list[HistoryItem], dialect: Dialect, *, is_unread: bool) -
 
 
 def _read(given: Any) -> Any:
-    """Return what arguments say, _UNREAD where they are a text that is no JSON or missing."""
+    """Return the value of arguments, _UNREAD if they are missing or a text that is no JSON."""
     if not isinstance(given, str):
         return _UNREAD if given is None else given
     try:
@@ -257,7 +257,7 @@ def _read(given: Any) -> Any:
 
 
 def _put(value: Any, path: Path, new: Any) -> Any:
-    """Return ``value`` with ``new`` at ``path``, where something may stand."""
+    """Return a copy of ``value`` with ``new`` at ``path``, in place of any value there."""
     if not path:
         return new
     step: Any = path[0]

@@ -43,7 +43,7 @@ _DEEPEST_EDIT = 16
 """Steps from the root to an edit, at most: deeper, each step would be read anew."""
 _TYPE_NAMES = ("string", "integer", "number", "boolean", "object", "array", "null")
 _LENGTHS = frozenset({"minLength", "maxLength", "minItems", "maxItems"}) | {
-    *("minProperties", "maxProperties", "minContains", "maxContains"),
+    *("minProperties", "maxProperties", "minContains", "maxContains")
 }
 _NUMBERS = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"})
 _OF_VALUES: dict[type, str] = dict(
@@ -66,7 +66,7 @@ _ONE = _MAYBE | {
 }
 _LISTS = frozenset({"anyOf", "oneOf", "allOf", "prefixItems", "items"})
 _MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions"}) | {
-    *("dependentSchemas", "dependencies"),
+    *("dependentSchemas", "dependencies")
 }
 _TYPES = {name: name for name in _TYPE_NAMES} | {
     **dict.fromkeys(("str", "text"), "string"),

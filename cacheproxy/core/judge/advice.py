@@ -10,14 +10,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from cacheproxy.core.conversation.verdict import (
-    CHANGED,
-    Judgement,
-    Reason,
-    Rewrite,
-    Sign,
-    Verdict,
-)
+from cacheproxy.core.conversation.verdict import CHANGED, Judgement, Reason, Rewrite, Sign, Verdict
 from cacheproxy.core.diff.kind import ChangeKind
 from cacheproxy.core.kinds.kind import FlagAdvice, ServerKind
 from cacheproxy.core.kinds.known import kind_of
@@ -119,7 +112,7 @@ def advice(
 
 
 def setup_command(client: Client | None) -> str:
-    """Return the command that prints the settings of ``client``; CLIENT stands for an unknown one."""
+    """Return the command that prints the settings of ``client``, with CLIENT if it has none."""
     return f"cacheproxy env {client.name if client is not None and client.has_setup else 'CLIENT'}"
 
 

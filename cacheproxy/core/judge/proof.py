@@ -164,7 +164,7 @@ def _said(prompt: Prompt) -> Iterator[str]:
 
 
 def _gone(was: str, now: str, at: int, before: Prompt) -> Iterator[str]:
-    """Yield the paths of reasoning in ``before`` that ``was`` has behind ``at``, but ``now`` not."""
+    """Yield paths of reasoning in ``before`` that ``was`` has behind ``at``, and ``now`` lacks."""
     for segment in before.segments:
         if segment.source == "model" and segment.path.endswith(_THOUGHTS):
             mark = segment.text.strip()[:_MARK]

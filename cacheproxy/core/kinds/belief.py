@@ -15,13 +15,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from cacheproxy.core.dialects.dialect import Dialect
-from cacheproxy.core.kinds.profile import (
-    UNKNOWN,
-    MemoryKind,
-    Profile,
-    Reporting,
-    with_template,
-)
+from cacheproxy.core.kinds.profile import UNKNOWN, MemoryKind, Profile, Reporting, with_template
 from cacheproxy.core.kinds.status import Identity, Look, UpstreamState, identity_of
 
 _MOST = 64

@@ -49,10 +49,7 @@ ROUTERS = (
         "hash $http_x_conversation_key consistent;",
     ),
     Router(
-        "Caddy",
-        _KEY,
-        "in the block reverse_proxy of the Caddyfile",
-        f"lb_policy header {_KEY}",
+        "Caddy", _KEY, "in the block reverse_proxy of the Caddyfile", f"lb_policy header {_KEY}"
     ),
     Router(
         "Envoy",
