@@ -104,7 +104,7 @@ class Recognition:
 
 @dataclass(frozen=True, slots=True)
 class StatusReading:
-    """The functions that read a server's own pages: its memory, its work, its counters."""
+    """The functions that read a server's own pages; the text of each names its result."""
 
     facts: Callable[[Answers], ServerFacts] | None = None
     """Its facts; None: version, model and context are read as most servers spell them."""
@@ -116,8 +116,7 @@ class StatusReading:
     """A page, and a function of its JSON value whose result differs after a restart."""
     counters: CounterNames | None = None  #: names of the figures in its /metrics
     sample: Callable[[Answers], Sample | None] | None = None
-    """Counters from any other page; None as its result: they are not shown. Used where /metrics has
-    no ``counters``."""
+    """Counters from any other pages, None if these have none; called if /metrics has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,13 +128,13 @@ class Reuse:
     """The version since which they always do, and before which they never do."""
     is_never: bool = False  #: it reuses nothing, whatever is set
     similarity: float = 0.0
-    """The share of itself that a prompt must have in common with a slot's to get that slot, unless
-    the server is told another; 0: it has no slots."""
+    """Share of itself that a prompt must have in common with a slot's to get that slot, unless the
+    server is set to another; 0: it has no slots."""
     shares: Shares = Shares.NEVER
     """When running requests share the beginning of their prompts, until answers show otherwise."""
     moves_heads: bool = False
-    """The beginning of a prompt serves one request at a time, and is free when that answer has
-    ended: a request waits for that, where it is sooner than the beginning would be read."""
+    """Whether the beginning of a prompt serves one request at a time, until its answer has ended:
+    a request waits for that if evaluating the beginning would take longer."""
 
 
 @dataclass(frozen=True, slots=True)
