@@ -1,4 +1,4 @@
-"""The rules that are nobody's package: for all clients, and switched by name like all others."""
+"""Built-in rules: they belong to no package, are for all clients, and are switched by name."""
 
 from __future__ import annotations
 
@@ -17,17 +17,16 @@ from cacheproxy.core.rules.code_rule import CodeRule, quick
 
 _CALLS_WHY = "tool calls of the turn before keep their spelling"
 _FEW = 50
-"""Calls that are looked for one by one. To read the turn before costs less than to search it for
-more of them."""
+"""Calls at most to search the turn before for, one by one; for more, parsing it costs less."""
 _TOOLS_WHY = "tools of the turn before keep their order and spelling; new ones come last"
 
 
 @quick
 def _calls_as_before(request: Request, previous: Request | None) -> Sequence[Edit]:
-    """Spell each call as the turn before did, if it is the same one with equal arguments.
+    """Return edits that spell each call as in the turn before, if id and arguments are equal.
 
-    Messages that both bodies begin with are not looked at. The turn before is read only if it has
-    the id of a call in another one, or if there are many.
+    Messages that both bodies begin with are skipped. The turn before is parsed only if a call's id
+    occurs in it behind these, or if the calls are many.
     """
     document, edits = request.document, list[Edit]()
     if previous is None or request.dialect is None or document is None:
@@ -59,7 +58,7 @@ def _calls_as_before(request: Request, previous: Request | None) -> Sequence[Edi
 
 
 def _calls(name: str, messages: Container, first: int) -> list[Call]:
-    """Return the calls that have an id, from the message numbered ``first`` on."""
+    """Return the calls with an ASCII id, from the message numbered ``first`` on."""
     calls: list[Call] = []
     for number, message in enumerate(messages.values[first:], first):
         if isinstance(message, dict) and message.get("role") in ("assistant", None):
@@ -70,7 +69,7 @@ def _calls(name: str, messages: Container, first: int) -> list[Call]:
 
 
 def _respelled(call: Call, ours: Document, first: Call, theirs: Document) -> Iterator[Edit]:
-    """Yield the edit to the spelling of ``first``, where that means the same."""
+    """Yield the edit that gives ``call`` the spelling of ``first``, if that means the same."""
     new, old = call.arguments, first.arguments
     pointer = to_pointer(call.path)
     if isinstance(new, str) and isinstance(old, str):
@@ -92,9 +91,9 @@ CALLS_AS_BEFORE = CodeRule("calls-as-before", _CALLS_WHY, _calls_as_before, need
 
 @quick
 def _tools_as_before(request: Request, previous: Request | None) -> Iterable[Edit]:
-    """Put the tools in the order of the turn before, each spelled as it was.
+    """Return edits that put the tools in the order of the turn before, each spelled as it was.
 
-    Nothing is done where two tools have one name, or one has none: they cannot be told apart.
+    There are none if two tools have one name, or one has no name: these cannot be matched.
     """
     document = request.document
     if previous is None or request.dialect is None or document is None:
@@ -103,16 +102,16 @@ def _tools_as_before(request: Request, previous: Request | None) -> Iterable[Edi
     if tools is None:
         return ()
     start, body = document.start_of("tools"), previous.body
-    if body.startswith(tools.spelled, start):  # the very same, as far from the start
+    if body.startswith(tools.spelled, start):  # equal tools at the same distance from the start
         return ()
     start += len(body) - len(request.body)
-    if start >= 0 and body.startswith(tools.spelled, start):  # or from the end
+    if start >= 0 and body.startswith(tools.spelled, start):  # or at the same one from the end
         return ()
     return _reordered(tools, previous.document)
 
 
 def _reordered(tools: Container, document: Document | None) -> Iterator[Edit]:
-    """Yield the edits that make ``tools`` what they were in ``document``."""
+    """Yield the edits that give ``tools`` their order and spelling in ``document``."""
     before = None if document is None else document.array("tools")
     ours, theirs = _by_name(tools), _by_name(before)
     order = [name for name in theirs if name in ours]
@@ -126,7 +125,7 @@ def _reordered(tools: Container, document: Document | None) -> Iterator[Edit]:
 
 
 def _by_name(tools: Container | None) -> dict[str, SpelledValue]:
-    """Return the tools by their names; none of them where they cannot be told apart."""
+    """Return the tools by name; nothing if a name is missing or occurs twice."""
     items = () if tools is None else tools.items
     found = {name: item for item in items if (name := tool_name(item.value)) is not None}
     return found if len(found) == len(items) else {}
@@ -134,6 +133,6 @@ def _by_name(tools: Container | None) -> dict[str, SpelledValue]:
 
 TOOLS_AS_BEFORE = CodeRule("tools-as-before", _TOOLS_WHY, _tools_as_before, needs_previous=True)
 BUILT_IN: tuple[CodeRule, ...] = (TOOLS_AS_BEFORE, CALLS_AS_BEFORE)
-"""They run after those of packages and of the user, which may make more of a request as before."""
+"""Rules that run last: those of packages and of the user may have made more equal to before."""
 NAMES = frozenset(rule.name for rule in BUILT_IN)
-"""Where only these are on, no client is cared for."""
+"""Names of the built-in rules; if no others are on, no client has rules of its own."""

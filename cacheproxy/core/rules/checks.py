@@ -1,8 +1,8 @@
-"""What rules of every kind have in common, and its checks.
+"""Checks of the fields that all rules share, and of patterns.
 
-Whether a pattern matches its own replacement or note, or takes long, is tried on examples. They are
-made from the pattern as Python's own ``re`` reads it, so that each of its alternatives is tried,
-with as few repetitions as it takes and with more.
+Examples show whether a pattern matches its own replacement or note, or takes long. They are made
+from the pattern as parsed by Python's own ``re``, so that each of its alternatives is tried, with
+as few repetitions as it requires and with more.
 """
 
 from __future__ import annotations
@@ -16,43 +16,46 @@ from cacheproxy.core.document.search import SearchPattern, SlowPatternError
 from cacheproxy.core.prompt.client import Client
 
 RULE_FIELDS = ("name", "why", "default", "literals", "needs_previous", "edits")
-"""What every rule has."""
+"""Attributes of every rule."""
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 MOST_NAME = 100
-"""Characters of a rule's name, which stands in log lines."""
+"""Characters of a rule's name at most: it appears in log lines."""
 _parser: Any = vars(re)["_parser"]
 _MOST = 1000
-"""Characters of an example: what takes long on a longer one is not found out here."""
+"""Characters of an example at most: slowness on longer texts is found by ``slow``."""
 _MOST_ALTERNATIVES = 8
 _MOST_TIMES = 64
 _CATEGORIES = {"DIGIT": "09", "WORD": "a0", "SPACE": " \t"}
 _OTHERS = "a0 -Z"
-"""Characters of which one is none of those that a pattern excludes."""
+"""Characters to choose from for a set that excludes others."""
 _AROUND = (("", ""), ("x", ""), ("", "x"), (" ", " "), ("\n", "\n"))
 REPEATS = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
 
 Node = tuple[Any, Any]
 LENGTHS = (100, 10_000, 250_000)
-"""Characters of the texts. With the first, time doubles with a character or two; with the last, it
-grows with the square."""
+"""Characters of the texts that ``slow`` tries. On the first, only patterns whose time doubles with
+each character or two are slow; on the last, also those whose time grows with the square."""
 _MOST_MATCHES = 1000
-"""Matches that are looked at: many of them take long, but no longer each."""
+"""Matches to search for in one text at most: more take longer together, but not each."""
 _SPOILED = "\0"
 _ALTERNATIVES = 3
 _MANY = 10
-"""Repetitions that a text has to have for it to take long."""
+"""Repetitions at most for a part of a pattern that cannot make it slow."""
 
 
 class RuleError(ValueError):
-    """A rule that cannot work: bad name, pattern, place or replacement."""
+    """A rule cannot work: its name, pattern, place or replacement is bad."""
 
 
 def check_fields(rule: Any, *flags: str) -> None:
-    """Raise RuleError unless the fields that rules share are right; ``flags``: the booleans."""
+    """Raise RuleError unless the fields shared by all rules are valid.
+
+    ``flags``: names of the boolean ones.
+    """
     name = rule.name
     if type(name) is not str or len(name) > MOST_NAME or not _NAME.fullmatch(name):
         raise RuleError(f"rule {_shown(name)}: a name must be lower-case words joined by '-'")
-    literals = rule.literals  # JSON may spell others than ASCII with escapes
+    literals = rule.literals  # ASCII alone, since JSON may escape other characters
     if not are_texts(literals) or not all(text and text.isascii() for text in literals):
         raise RuleError(f"rule {name!r}: 'literals' must be a list of plain ASCII texts")
     for field, kind in (("why", str), *((flag, bool) for flag in flags)):
@@ -68,20 +71,20 @@ def are_texts(values: Any) -> bool:
 
 
 def _shown(name: Any) -> str:
-    """A name that is none, to be shown in an error: its text is another's, and may be long."""
+    """Return an invalid name for an error's text, cut off: it is not ours, and may be long."""
     return repr(name[:MOST_NAME]) if type(name) is str else f"of type {type(name).__name__}"
 
 
 def on_one_line(error: Exception) -> str:
-    """What ``error`` says on one line: a pattern it quotes may have several."""
+    """Return the text of ``error`` on one line: a pattern quoted in it may have several."""
     return " ".join(str(error).split())
 
 
 def is_settled(apply: Callable[[str], str], pattern: str, texts: Iterable[str]) -> bool:
     """Whether a second pass of ``apply`` changes nothing in any example.
 
-    Examples are ``texts``, and what ``pattern`` matches where that can be told. False is certain;
-    True is not: there may be other texts, or ``apply`` was late.
+    The examples are ``texts``, and texts made to match ``pattern``. False is certain; True is not:
+    there may be other texts, or ``apply`` took too long.
     """
     try:
         for text in (*texts, *examples(pattern)):
@@ -95,18 +98,18 @@ def is_settled(apply: Callable[[str], str], pattern: str, texts: Iterable[str]) 
 
 
 def check_template(template: str, pattern: str) -> None:
-    """Raise ``re.error`` or IndexError for a ``template`` that cannot stand for a match."""
+    """Raise ``re.error`` or IndexError for a ``template`` that cannot replace a match."""
     _parser.parse_template(template, re.compile(pattern))
 
 
 def parse(pattern: str | bytes) -> Iterable[Node]:
-    """Return ``pattern`` as Python's own ``re`` reads it."""
+    """Return the syntax tree of ``pattern``, as parsed by Python's own ``re``."""
     tree: Iterable[Node] = _parser.parse(pattern)
     return tree
 
 
 def examples(pattern: str) -> Iterator[str]:
-    """Yield texts that ``pattern`` matches, as far as that can be told, each once."""
+    """Yield texts made to match ``pattern``, each once; a few may not match."""
     tree = parse(pattern)
     seen = set()
     for chosen in product(range(_MOST_ALTERNATIVES), (0, 1), (0, -1)):
@@ -117,7 +120,7 @@ def examples(pattern: str) -> Iterator[str]:
 
 
 class Example:
-    """One example: which alternative is taken, how often more than need be, which character."""
+    """A maker of one example: by which alternative, extra repetitions, and character it takes."""
 
     def __init__(self, alternative: int, more: int, which: int) -> None:
         self._alternative = alternative
@@ -126,7 +129,7 @@ class Example:
         self._groups: dict[int, str] = {}
 
     def of(self, nodes: Iterable[Node]) -> str:
-        """Return a text for ``nodes``, one behind the other."""
+        """Return a text for the sequence ``nodes``, about ``_MOST`` characters at most."""
         text = ""
         for node in nodes:
             text += self._one(node, text)
@@ -152,7 +155,7 @@ class Example:
             least, most, inner = value
             times = min(int(least) + self._more, int(most), _MOST_TIMES)
             return (self.of(inner) * times)[: _MOST + 1] if times else ""  # and no group in it
-        if name == "ASSERT":  # what must stand there: before it, or after
+        if name == "ASSERT":  # text required before this position, or after it
             found = self.of(value[1])
             return "" if value[0] < 0 and text.endswith(found) else found
         if name == "ATOMIC_GROUP":
@@ -181,7 +184,7 @@ class Example:
 
 
 def slow(pattern: str, lengths: Sequence[int] = LENGTHS) -> int | None:
-    """Return at how many characters ``pattern`` takes longer than it may, None if it does not.
+    """Return the length of a text on which ``pattern`` exceeds its time, None if none is found.
 
     A length is certain; None is not: there may be other texts.
     """
@@ -198,7 +201,7 @@ def slow(pattern: str, lengths: Sequence[int] = LENGTHS) -> int | None:
 
 
 def slow_words(pattern: str) -> str | None:
-    """Return that ``pattern`` is slow, and on how long a text; None if it is not."""
+    """Return a sentence that ``pattern`` is slow, and on how long a text; None if it is not."""
     length = slow(pattern)
     if length is None:
         return None
@@ -225,7 +228,7 @@ def attacks(pattern: str | bytes, length: int) -> Iterator[str]:
 def _repeats(
     nodes: Sequence[Node], before: list[Node], after: list[Node]
 ) -> Iterator[tuple[list[Node], list[Node], list[Node]]]:
-    """Yield what each repetition in ``nodes`` repeats, with what comes before it and after."""
+    """Yield the nodes inside each repetition in ``nodes``, with those before it and after it."""
     for number, (kind, value) in enumerate(nodes):
         name = str(kind)
         head, tail = [*before, *nodes[:number]], [*nodes[number + 1 :], *after]

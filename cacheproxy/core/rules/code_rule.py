@@ -1,4 +1,4 @@
-"""Rules that need code, and how others' rules become ours."""
+"""Rules that need code, and the conversion of plugins' rules into ours."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class CodeRule:
-    """A rule that needs code.
+    """A rule whose edits are found by a function.
 
     ``find`` obeys the contract of the hook cacheproxy_normalize. It is called in a thread with a
-    deadline, unless it is ``quick``. Raises RuleError.
+    deadline, unless it is ``quick``. Raises RuleError for fields that cannot work.
     """
 
     name: str  #: as in Rule
     why: str  #: as in Rule
     find: Callable[[Request, Request | None], Iterable[Edit]]
-    """Called with the request and the one before; returns its edits."""
+    """Function called with the request and the one before, which returns the edits."""
     default: bool = True  #: as in Rule
     literals: tuple[str, ...] = ()  #: as in Rule
-    needs_previous: bool = False  #: whether it looks at the request before
+    needs_previous: bool = False  #: whether ``find`` reads the session's previous request
     client: Client | None = None  #: as in Rule
 
     def __post_init__(self) -> None:
@@ -38,24 +38,24 @@ class CodeRule:
             raise RuleError(f"rule {self.name!r}: 'find' must be a function")
 
     def edits(self, request: Request, previous: Request | None = None) -> Iterable[Edit]:
-        """Return what ``find`` says."""
+        """Return the edits that ``find`` returns."""
         return self.find(request, previous)
 
 
 Normalizer = Rule | CodeRule
-"""What the core folds a request through, one by one, by name."""
+"""A rule of either kind, as the fold takes it."""
 
 
 class CompiledRule(NamedTuple):
-    """A rule, and what is asked of it before each request."""
+    """A rule with the facts that the fold needs for each request."""
 
-    rule: Normalizer  #: itself
-    literals: frozenset[str]  #: the texts without which it cannot fire; none: it always may
-    is_here: bool  #: whether it runs where the bytes are relayed: it is ours, or ``quick``
+    rule: Normalizer  #: the rule
+    literals: frozenset[str]  #: texts of which a body must have one; if empty, any body will do
+    is_here: bool  #: whether the rule runs in the reactor's thread: it is a Rule, or ``quick``
 
 
 def compiled(rules: Iterable[Normalizer]) -> tuple[CompiledRule, ...]:
-    """Return ``rules`` so that a request asks nothing of those that cannot fire."""
+    """Return ``rules`` for the fold, with their literals as sets."""
     return tuple(
         CompiledRule(rule, frozenset(rule.literals), type(rule) is Rule or is_quick(rule))
         for rule in rules
@@ -63,16 +63,15 @@ def compiled(rules: Iterable[Normalizer]) -> tuple[CompiledRule, ...]:
 
 
 def client_name(rule: Normalizer) -> str:
-    """Return for which client ``rule`` is; ``*``: for all."""
+    """Return the name of the client that ``rule`` is for, ``*`` if it is for all."""
     return EVERY if rule.client is None else rule.client.name
 
 
 def quick(function: _Function) -> _Function:
     """Mark a plugin's function as one that never takes long, whatever the body.
 
-    It is called where the bytes are relayed, without a thread and without a deadline: each
-    millisecond that it takes, all streams wait. To be put on a ``CodeRule``'s function, and under
-    ``@hookimpl``.
+    The proxy calls it in the thread that relays the bytes, without a deadline: all streams wait
+    while it runs. The decorator goes on a ``CodeRule``'s function, and under ``@hookimpl``.
     """
     function.quick = True  # type: ignore[attr-defined]
     return function
@@ -84,9 +83,9 @@ def is_quick(rule: Normalizer) -> bool:
 
 
 def settled(rule: Any, client: Client | None = None) -> Rule | CodeRule:
-    """Return ``rule`` as one of the two classes above, whose fields stay what they are now.
+    """Return ``rule`` as a Rule or CodeRule, so that later changes to the original have no effect.
 
-    ``client``: whose it is if it does not say so itself. Raises RuleError.
+    ``client``: the client of a rule that names none. Raises RuleError.
     """
     said: Client | None = getattr(rule, "client", None)
     client = client if said is None else said

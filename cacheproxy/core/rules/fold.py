@@ -1,4 +1,18 @@
-"""Fold a request through the normalizers, one at a time; a report for each, and who failed."""
+"""The fold of a request through the normalizers, one at a time, with a report on each.
+
+``fold``, and what awaits it (``prepare``, ``Plan.session``), are coroutines without an event loop.
+A driver runs them: it calls ``advance``, which returns at each ``await`` of one of two things, and
+at the end with the result. The drivers are ``run`` and, in the proxy, ``Normalizing.prepare``.
+
+- PluginCall: code of others, which may block. The driver calls its ``function`` where it likes (the
+  proxy: in a thread, with a deadline; ``run``: at once) and gives the result to the next
+  ``advance``. If there is none, it gives a GivenUpError, which is raised at the ``await``.
+- SLOW_PATTERN: there is nothing to call. A rule's pattern has exceeded its time, and the patterns
+  after it may do so: the driver gives None, and may call the next ``advance`` in a thread.
+
+An exception of the coroutine comes out of ``advance``. The fold itself raises none on account of a
+rule, whatever the rule raises (law 4); only a KeyboardInterrupt, which may be the user's, passes.
+"""
 
 from __future__ import annotations
 
@@ -18,40 +32,43 @@ from cacheproxy.core.rules.code_rule import CompiledRule, Normalizer, compiled
 from cacheproxy.core.rules.rule import Rule
 
 MOST_EDITS = 10_000
-"""Edits that code may make in one request: an endless generator has to end somewhere."""
+"""Edits of one CodeRule in one request at most: a generator may be endless."""
 _T = TypeVar("_T")
 _MOST_ERROR = 300
 
 
 class RuleReport(Struct, frozen=True):
-    """What one normalizer did to one request."""
+    """The edits, or the failure, of one normalizer in one request."""
 
-    rule: str  #: its name
-    edits: tuple[Edit, ...] = ()  #: that it made
-    error: str | None = None  #: why it was left out; None: it was not
-    is_slow: bool = False  #: its pattern took too long, and would in the next request
+    rule: str  #: name of the normalizer
+    edits: tuple[Edit, ...] = ()  #: edits that it made
+    error: str | None = None  #: reason why it was left out, None if it was not
+    is_slow: bool = False  #: whether a Rule's pattern took too long: it would in the next request
 
 
 class Normalized(NamedTuple):
-    """A request after the normalizers; the same object if none had anything to say."""
+    """The result of a fold."""
 
-    request: Request  #: after all of them
-    reports: tuple[RuleReport, ...] = ()  #: of those that did something, or failed
+    request: Request  #: request after all normalizers: the same object if none changed it
+    reports: tuple[RuleReport, ...] = ()  #: a report on each that made edits, or failed
 
 
 class GivenUpError(Exception):
-    """A call of others' code gave nothing; says why, or nothing where that was said before."""
+    """A PluginCall without a result. Its text is the reason; empty if that was reported before."""
 
 
 @dataclass(frozen=True, slots=True)
 class PluginCall(Generic[_T]):
-    """A call of others' code: to be awaited, and made by whoever drives. Raises GivenUpError."""
+    """An awaitable call of others' code, which the driver makes (see above).
 
-    name: str  #: as the log calls it
-    function: Callable[[], _T]  #: that is to be called
+    ``await`` returns the result of ``function``, or raises the driver's GivenUpError.
+    """
+
+    name: str  #: name of the rule or hook in the log
+    function: Callable[[], _T]  #: function that the driver calls, without arguments
 
     def __await__(self) -> Generator[PluginCall[_T], _T | GivenUpError, _T]:
-        """Hand the call to the driver, and return what it gave."""
+        """Yield the call to the driver; return the result that it sends, or raise its error."""
         given = yield self
         if isinstance(given, GivenUpError):
             raise given
@@ -59,13 +76,13 @@ class PluginCall(Generic[_T]):
 
 
 SLOW_PATTERN: PluginCall[None] = PluginCall("", lambda: None)
-"""Nothing to call: a pattern took too long, and others may. Who drives may go on elsewhere."""
+"""The call awaited after a pattern took too long: the driver may go on in a thread (see above)."""
 
 
 def advance(work: Coroutine[PluginCall[Any], Any, _T], given: Any = None) -> _T | PluginCall[Any]:
-    """Go on with ``work`` up to its next call of others' code, or to its end.
+    """Run ``work`` up to its next PluginCall, which is returned, or to its end: then its result.
 
-    ``given``: what the call before came to, or a GivenUpError.
+    ``given``: result of the PluginCall before, or a GivenUpError; None at the start of ``work``.
     """
     try:
         return work.send(given)
@@ -75,7 +92,7 @@ def advance(work: Coroutine[PluginCall[Any], Any, _T], given: Any = None) -> _T 
 
 
 def run(work: Coroutine[PluginCall[Any], Any, _T]) -> _T:
-    """Return what ``work`` comes to; others' code is called here and now, without any guard."""
+    """Return the result of ``work``, driven here: each PluginCall is made at once, unguarded."""
     step = advance(work)
     while isinstance(step, PluginCall):
         step = advance(work, step.function())
@@ -85,14 +102,14 @@ def run(work: Coroutine[PluginCall[Any], Any, _T]) -> _T:
 def normalize(
     request: Request, normalizers: Iterable[Normalizer], previous: Request | None = None
 ) -> Normalized:
-    """Fold ``request`` through those ``normalizers`` that are for its client, without any guard."""
+    """Return ``request`` after those ``normalizers`` that are for its client, all run unguarded."""
     own = [one for one in normalizers if is_for(one, request)]
     request.searched_for(words_of(own))
     return run(fold(request, compiled(own), previous))
 
 
 def words_of(normalizers: Iterable[Normalizer]) -> Words:
-    """Return the literals of ``normalizers``, to be looked for at once."""
+    """Return the literals of ``normalizers``, for one search that finds them all."""
     return _words_of(tuple(dict.fromkeys(text for one in normalizers for text in one.literals)))
 
 
@@ -104,12 +121,13 @@ def _words_of(texts: tuple[str, ...]) -> Words:
 async def fold(
     request: Request, rules: Iterable[CompiledRule], previous: Request | None = None
 ) -> Normalized:
-    """Fold ``request`` through ``rules``; each sees the result of the earlier ones.
+    """Return ``request`` after ``rules``, each of which gets the result of the ones before it.
 
-    They are for its client, and the request is searched for their literals (``words_of``). Never
-    raises on account of a rule (law 4): one that fails, or whose edits cannot be made, is left out
-    and named in its report. A body that is no JSON object is not touched. What is neither a row in
-    a table nor ``quick`` is others' code, which gets its own parsed JSON.
+    The caller has chosen ``rules`` for the request's client, and has had the request searched for
+    their literals (``words_of``). ``previous``: the session's request before. A rule that fails, or
+    whose edits cannot be made, is left out; its report has the error. A body that is no JSON object
+    stays as it is. A rule that is neither a Rule nor ``quick`` is awaited as a PluginCall, with
+    parsed JSON of its own.
     """
     reports: list[RuleReport] = []
     body, held = b"", frozenset[Any]()
@@ -144,7 +162,7 @@ async def _guarded(
     try:
         return await call
     except GivenUpError as error:
-        said = str(error).removeprefix("raised ")  # a report names the exception alone
+        said = str(error).removeprefix("raised ")  # the report has the exception's name alone
         return request, RuleReport(normalizer.name, error=said) if said else None
 
 
@@ -155,11 +173,11 @@ def step(
     *,
     shown: Request | None = None,
 ) -> tuple[Request, RuleReport | None]:
-    """Take ``request`` through one normalizer: the request after it, and its report if any.
+    """Return ``request`` after one normalizer, and its report, None if it changed nothing.
 
-    ``shown``: an equal request that the normalizer gets to see instead, so that nothing it does to
-    that one reaches others. Whatever it raises is its own failure, a SystemExit as well; only a
-    KeyboardInterrupt goes on, which may be the user's.
+    ``shown``: an equal request for the normalizer to read instead, so that no change it makes to
+    that object reaches others. Whatever it raises, even SystemExit, becomes the report's error;
+    only a KeyboardInterrupt, which may be the user's, is raised.
     """
     is_rule = type(normalizer) is Rule
     try:
@@ -174,7 +192,7 @@ def step(
         raise
     except SlowPatternError as error:
         return request, RuleReport(normalizer.name, error=str(error), is_slow=is_rule)
-    except BaseException as error:  # law 4; whatever its class, its text is not ours
+    except BaseException as error:  # law 4; the text is not ours, whatever the class
         return request, RuleReport(normalizer.name, error=kind_of(error))
     if not edits:
         return request, None
@@ -189,7 +207,7 @@ def step(
     except Exception as error:  # law 4
         return request, RuleReport(normalizer.name, error=describe(error))
     changed = request.with_body(body, splices)
-    if not is_rule and changed.document is None:  # a Raw may be anything
+    if not is_rule and changed.document is None:  # a Raw may be any text, JSON or not
         return request, RuleReport(
             normalizer.name, error=f"no JSON is left: {changed.not_understood}"
         )
@@ -197,7 +215,7 @@ def step(
 
 
 def may_fire(normalizer: Normalizer, request: Request) -> bool:
-    """Whether the body holds one of the normalizer's literals, if it names any."""
+    """Whether the body has one of the normalizer's literals; if it names none, any body does."""
     literals = normalizer.literals
     if not literals:
         return bool(request.body)
@@ -205,7 +223,7 @@ def may_fire(normalizer: Normalizer, request: Request) -> bool:
 
 
 def is_for(normalizer: Normalizer, request: Request) -> bool:
-    """Whether ``request`` is one of the client that the normalizer belongs to (law 10)."""
+    """Whether the normalizer is for all clients, or for the one that sent ``request`` (law 10)."""
     client = getattr(normalizer, "client", None)
     return client is None or client.sent(request)
 
@@ -213,7 +231,7 @@ def is_for(normalizer: Normalizer, request: Request) -> bool:
 def describe(error: BaseException) -> str:
     """Return the kind of ``error`` without its text, which may quote a prompt.
 
-    Our own errors name places, never contents, so they are given whole, but for their length.
+    Our own errors name places, never contents: their text is included, cut at ``_MOST_ERROR``.
     """
     if type(error).__module__.startswith("cacheproxy.core"):
         return one_line(f"{type(error).__name__}: {error}", _MOST_ERROR)
@@ -233,29 +251,29 @@ def one_line(text: str, most: int) -> str:
 
 @dataclass(slots=True)
 class FailureCount:
-    """What went wrong with one rule or hook."""
+    """The failures of one rule or hook."""
 
-    failed: int = 0  #: times
-    timed_out: int = 0  #: times
-    dropped: int = 0  #: records that were never shown to it
-    left_out: bool = False  #: it is not called any more
+    failed: int = 0  #: number of calls that failed
+    timed_out: int = 0  #: number of calls that took too long
+    dropped: int = 0  #: number of records that it was never called with
+    left_out: bool = False  #: whether it is not called any more
 
 
 class Failures:
-    """The counts, by the names that the log uses. Written to on one thread alone."""
+    """The failure counts of rules and hooks, by their names in the log; one thread writes them."""
 
     def __init__(self) -> None:
         self._counts: dict[str, FailureCount] = {}
 
     def of(self, name: str) -> FailureCount:
-        """Return the count of ``name``, to be read or raised."""
+        """Return the count of ``name``, for the caller to read or raise."""
         return self._counts.setdefault(name, FailureCount())
 
     def forgive(self, name: str) -> None:
-        """Say that ``name`` is called again."""
+        """Note that ``name`` is called again."""
         if name in self._counts:
             self._counts[name].left_out = False
 
     def as_dict(self) -> dict[str, dict[str, int | bool]]:
-        """Return all counts as plain values; those who never failed are not in it."""
+        """Return all counts as plain values, without the names that never failed."""
         return {name: asdict(count) for name, count in sorted(self._counts.items())}

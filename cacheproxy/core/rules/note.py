@@ -1,8 +1,8 @@
-r"""Notes: what a pin says to the model when the pinned value changes (append, never rewrite).
+r"""Notes: texts by which a pin informs the model of a changed value (append, never rewrite).
 
-A note stands behind the text of a user message, marked as a reminder, as clients write what the
-user did not. The client knows nothing of it and sends its history without it, so each later
-request gets it again, at the same place: whatever the request before had there.
+A note stands behind the text of a user message, marked as a reminder, which is how clients write
+text that is not the user's. The client sends its history without the note, which it has never
+seen, so each later request gets the note again, at the same place as in the request before.
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ from cacheproxy.core.prompt.reminder import BETWEEN, CLOSE, OPEN, inside
 from cacheproxy.core.prompt.request import Request, messages_of
 
 MOST_NOTE = 64 << 10
-"""Characters of a note: a git status, a folder tree. A longer one is not told, nor its pin made."""
+"""Characters of a note at most (a git status, a folder tree); above, the value is not pinned."""
 _LEAST = 8
-"""Plain characters that a note begins with: by them it is found."""
+"""Plain characters at the beginning of a note at least, by which it is found in a request."""
 _PLAIN = re.compile(r"[ !#-.0-\[\]-~]*")
-"""Characters that JSON always spells as they are."""
+"""Characters that JSON never escapes."""
 _ASKING = ("system", "developer", "user")
 _REFERENCE = re.compile(r"\\(?:g<(\w+)>|([1-9]\d?))")
 _RESULT = "tool_result"
 WHY = "told where the conversation goes on"
-"""Why one edit is made for each note that is new; by it they are counted."""
+"""Reason of the one edit made for each new note; new notes are counted by it."""
 _AGAIN = "told earlier"
 
 
 class NoteError(ValueError):
-    """A note that cannot be told: bad beginning or reference."""
+    """A note's template is invalid: its beginning, length or a reference."""
 
 
 class NotedMessage(NamedTuple):
-    """A user message of the request before that ends with notes, and as it comes now."""
+    """A user message that ended with notes in the request before, and comes without them now."""
 
-    number: int  #: its place among the messages
-    content: Any  #: as it comes now
-    notes: tuple[str, ...]  #: those that follow it, without the mark
-    in_blocks: bool  #: whether each is a block of its own
+    number: int  #: index of the message among all
+    content: Any  #: content of the message in the new request
+    notes: tuple[str, ...]  #: notes behind it in the request before, without the mark
+    in_blocks: bool  #: whether each note is a block of its own
 
 
 class Note:
-    r"""The text of a rule's notes: ``\g<name>`` and ``\1`` stand for groups of its match.
+    r"""The template of a rule's notes: ``\g<name>`` and ``\1`` stand for groups of a match.
 
     It begins with eight or more plain ASCII characters. Raises NoteError.
     """
@@ -74,14 +74,14 @@ class Note:
                 raise NoteError("the rule would find the note and change it")
 
     def of(self, found: Match[str]) -> str:
-        """Return what is told of a match; no value in it can end the mark around it."""
+        """Return the note on the match ``found``; marks in its values are escaped."""
         groups = [found[int(name) if name.isdigit() else name] or "" for name in self._groups()]
         texts = self._parts[::3]
         said = texts[0] + "".join(g + t for g, t in zip(groups, texts[1:], strict=True))
         return inside(said)
 
     def is_in(self, request: Request) -> bool:
-        """Whether such a note may be in ``request``; it is not read for that."""
+        """Whether ``request`` may have a note of this template; its body is not parsed for that."""
         if request.is_read:
             return self.beginning in request.literals
         return self.beginning.encode() in request.body
@@ -89,9 +89,9 @@ class Note:
     def kept(
         self, request: Request, previous: Request, pinned: Sequence[Edit] = ()
     ) -> list[NotedMessage]:
-        """Return where ``previous`` has notes of this rule that ``request`` comes without.
+        """Return the messages with notes of this rule in ``previous`` and without in ``request``.
 
-        ``pinned``: the edits that are made in ``request`` beside.
+        ``pinned``: the edits that pin values in ``request``; messages are compared after them.
         """
         name, items = messages_of(request)
         _, before = messages_of(previous)
@@ -114,26 +114,23 @@ class Note:
 
 
 def begins(request: Request) -> bool:
-    """Whether ``request`` begins a conversation: nothing in it is the model's or a tool's.
-
-    It goes on with none, and has nothing to keep: a question that is asked anew each day.
-    """
+    """Whether ``request`` begins a conversation: no message in it is the model's or a tool's."""
     _, items = messages_of(request)
     return all(item.get("role") in _ASKING for item in items)
 
 
 def again(request: Request, kept: Sequence[NotedMessage]) -> Iterator[Edit]:
-    """Yield the edits that put the notes back behind the messages that had them."""
+    """Yield the edits that put earlier notes back behind their messages."""
     name, _ = messages_of(request)
     for number, content, notes, in_blocks in kept:
         yield from _append(f"/{name}/{number}/content", content, notes, _AGAIN, in_blocks=in_blocks)
 
 
 def note_edit(request: Request, previous: Request, note: str) -> Iterator[Edit]:
-    """Yield the edit that puts ``note`` behind the user's newest message.
+    """Yield the edit that puts ``note`` behind the user's newest message, if that is a new one.
 
-    Nothing if that is not new: what the server has read already stays as it is, and the note waits
-    for the next one. Behind a tool's result it would make the template take the turn for ended.
+    A message that the server has read already stays as it is: the note waits for the next one. It
+    is not put behind a tool's result, where the template would take the turn for ended.
     """
     name, items = messages_of(request)
     _, before = messages_of(previous)
@@ -172,7 +169,7 @@ def _append(
 
 
 def _patched(path: str, content: Any, pinned: Sequence[Edit]) -> Any:
-    """Return the ``content`` at ``path`` with ``pinned`` values in it."""
+    """Return the ``content`` at ``path`` after the edits in ``pinned`` that concern it."""
     own = [edit for edit in pinned if edit.path == path or edit.path.startswith(f"{path}/")]
     if not own:
         return content
@@ -185,9 +182,9 @@ def _patched(path: str, content: Any, pinned: Sequence[Edit]) -> Any:
 
 
 def _behind(now: Any, was: Any) -> tuple[list[str], bool] | None:
-    """Return the notes with which ``was`` goes on where ``now`` ends, and whether in blocks.
+    """Return the notes behind ``now`` in ``was``, and whether each is a block of its own.
 
-    None where it does not, or where there is more than notes.
+    None if ``was`` is not ``now`` with notes behind it and nothing else.
     """
     ours, theirs = blocks_of(now), blocks_of(was)
     count = len(ours)
@@ -208,7 +205,7 @@ def _behind(now: Any, was: Any) -> tuple[list[str], bool] | None:
 
 
 def _goes_on(now: Any, was: Any) -> bool:
-    """Whether ``was`` is the message ``now``, with notes behind it or without."""
+    """Whether the message ``was`` has the content of ``now``, with notes behind it or without."""
     if not _is_user(was):
         return False
     now, was = now["content"], was["content"]
@@ -220,7 +217,7 @@ def _is_user(item: dict[str, Any]) -> bool:
 
 
 def _is_said(content: Any) -> bool:
-    """Whether a user may have said it: text, or blocks that end with no tool's result."""
+    """Whether ``content`` may be a user's words: text, or blocks of which the last is no result."""
     if isinstance(content, str):
         return bool(content.strip())
     if not isinstance(content, list) or not content:

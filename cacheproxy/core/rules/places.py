@@ -1,4 +1,4 @@
-"""Where system text and user text stand, in every dialect: path patterns for rules.
+"""Places of system text and user text in every dialect: path patterns for rules.
 
 Sources: Anthropic Messages, OpenAI Chat Completions and Responses, Ollama /api/chat.
 """
@@ -15,7 +15,10 @@ _USER = "[role=user]"
 
 
 def _of(role: str, number: str) -> Iterator[str]:
-    """Yield where messages of ``role`` have their texts, in every dialect: those of ``number``."""
+    """Yield the places of texts in messages of ``role``, in every dialect.
+
+    ``number``: index of the messages among all, or ``*``.
+    """
     block = "0" if number == "0" and role == _SYSTEM else "*"
     for each in DIALECTS:
         if not each.items or not each.is_proxied:
@@ -29,13 +32,13 @@ def _of(role: str, number: str) -> Iterator[str]:
 
 
 SYSTEM_HEAD = tuple(dict.fromkeys(_of(_SYSTEM, "0")))
-"""The text a prompt starts with: system string, first block, first system message."""
+"""Text at the start of a prompt: system string, first block, first system message."""
 
 SYSTEM_TEXT = tuple(dict.fromkeys(_of(_SYSTEM, "*")))
 """All text of the system or developer role."""
 
 USER_TEXT = tuple(dict.fromkeys(_of(_USER, "*")))
-"""Text of the user role. Tool results are blocks of another type or role, so never here."""
+"""Text of the user role. Tool results are not among it: their blocks have another type or role."""
 
 WITH_USER_TEXT: tuple[dict[str, Any], ...] = tuple(
     {items: [{"role": "user", "content": content}]}
@@ -44,7 +47,7 @@ WITH_USER_TEXT: tuple[dict[str, Any], ...] = tuple(
     )
     for content in ("x", [{"type": kind, "text": "x"}])
 )
-"""The shortest requests in which a user says something, in each way."""
+"""The shortest requests with a user's text, one for each dialect and form of content."""
 
 FIRST_USER_TEXT = tuple(
     place.replace("/*[", f"/{number}[", 1)
@@ -52,7 +55,7 @@ FIRST_USER_TEXT = tuple(
     for place in USER_TEXT
     if "/*[" in place
 )
-"""Text of the first message, or of the second if the first is system text: if it is a user's."""
+"""User text of the first two messages: the first may be system text."""
 
 NAMED = {"system-head": SYSTEM_HEAD, "system": SYSTEM_TEXT, "user": USER_TEXT}
-"""Names a rule may use instead of patterns."""
+"""Names that a rule may use instead of patterns."""

@@ -1,4 +1,4 @@
-"""Rules: rows in a table, each a regex, where it may match, and what becomes of a match."""
+"""Declarative rules: rows of a table, each with a regex, its places, and a replacement or pin."""
 
 from __future__ import annotations
 
@@ -38,45 +38,45 @@ from cacheproxy.core.rules.note import MOST_NOTE, Note, NoteError, again, begins
 from cacheproxy.core.rules.places import NAMED, WITH_USER_TEXT
 
 VOLATILE = "volatile"
-"""A regex group of this name is the only part of a match that is replaced."""
+"""Name of the regex group that is the only part of a match to be replaced."""
 MOST_REPLACEMENT = 64 << 10
-"""Characters of a replacement: it stands for a stamp or an id, and may be put in many places."""
-_KEPT = 64 << 10
-"""Characters of a text of which it is kept what it is without its pinned fields."""
+"""Characters of a replacement at most: it stands for a stamp or id, and may go in many places."""
+_LONGEST_CACHED = 64 << 10
+"""Characters of a text at most, for its form without pinned values to be cached."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A declarative rule: a regex, where it may match, and the constant to put there.
+    """A declarative rule: a regex, the places where it may match, and what replaces a match.
 
-    A rule has a replacement or is a pin. Raises RuleError.
+    A rule has a replacement or is a pin. Raises RuleError for fields that cannot work.
     """
 
-    name: str  #: lower-case words joined by ``-``, unique
+    name: str  #: unique name: lower-case words joined by ``-``
     where: str | tuple[str, ...]
     """Path pattern(s) (core.document.pointer) or ``system``, ``system-head``, ``user``."""
-    pattern: str  #: Python regex; start it with ``\A`` where the text must start with it
+    pattern: str  #: Python regex, searched anywhere in a text; ``\A`` ties it to the text's start
     replacement: str | None = None
-    r"""What a match becomes (``\1`` and ``\g<name>`` as in re.sub; ``""``: it goes); if the pattern
+    r"""Text for a match (``\1`` and ``\g<name>`` as in re.sub; ``""`` deletes it); if the pattern
     has a group called ``volatile``, only that group is replaced."""
-    why: str = ""  #: one sentence for people
-    default: bool = True  #: on unless switched off
+    why: str = ""  #: reason for the rule: one sentence for people
+    default: bool = True  #: whether it is on unless switched off
     pin: bool = False
-    """Instead of ``replacement``, the text that stood at the same place in the session's previous
-    request, so that the first value seen stays."""
-    literals: tuple[str, ...] = ()  #: if given, a body without any of them is not looked at
+    """Whether a match becomes, instead of ``replacement``, the text at the same place in the
+    session's previous request, so that the first value seen stays."""
+    literals: tuple[str, ...] = ()  #: texts of which a body must have one for the rule to run
     client: Client | None = None
-    """Whose requests it edits; None: its package's client's (``cacheproxy_client``), or everybody's
-    where it belongs to no package."""
+    """Client whose requests the rule edits; None: the client of the rule's package
+    (``cacheproxy_client``), or every client if it has no package."""
     note: str | None = None
-    r"""Of a pin: what the model is told when the value changes, once, behind the user's newest
+    r"""Text of a pin for the model when the value changes, added once behind the user's newest
     message; ``\g<volatile>`` is the new value. It stays there in later turns (see note.py)."""
-    _pattern: SearchPattern = field(init=False, repr=False, compare=False)  #: ``pattern``, compiled
-    _places: Places = field(init=False, repr=False, compare=False)  #: ``where``, read
+    _pattern: SearchPattern = field(init=False, repr=False, compare=False)  #: compiled ``pattern``
+    _places: Places = field(init=False, repr=False, compare=False)  #: parsed ``where``
     _key: tuple[str, ...] = field(init=False, repr=False, compare=False)
-    """``where`` as a key of what a document remembers."""
-    _note: Note | None = field(init=False, repr=False, compare=False)  #: ``note``, read
-    _group: str | int = field(init=False, repr=False, compare=False)  #: what of a match changes
+    """``where`` as the key of the texts found there, among a document's notes."""
+    _note: Note | None = field(init=False, repr=False, compare=False)  #: parsed ``note``
+    _group: str | int = field(init=False, repr=False, compare=False)  #: group that is replaced
 
     def __post_init__(self) -> None:
         check_fields(self, "default", "pin")
@@ -105,13 +105,14 @@ class Rule:
 
     @property
     def needs_previous(self) -> bool:
-        """A pin rule looks at the session's previous request."""
+        """Whether the rule reads the session's previous request, as pins do."""
         return self.pin
 
     def edits(self, request: Request, previous: Request | None = None) -> tuple[Edit, ...]:
-        """Return one edit per match whose text would change, and those of the notes.
+        """Return an edit for each match whose text changes, and the edits of notes.
 
-        Raises SlowPatternError.
+        ``previous``: the session's request before; a pin does nothing without it. Raises
+        SlowPatternError.
         """
         texts = self._texts(request)
         if not texts:
@@ -136,16 +137,16 @@ class Rule:
     def lasting(self, request: Request, pointer: str, text: str) -> str:
         """Return ``text`` at ``pointer`` without its pinned values; raises SlowPatternError.
 
-        Two texts whose rest is equal are one text, whose volatile field has changed.
+        Two texts for which this is equal differ in the volatile field alone.
         """
         places = chain.from_iterable(self._places.values())
         if not any(leads_to(request.json, place, pointer) for place in places):
             return text
-        cut = _cut if len(text) <= _KEPT else _cut.__wrapped__
+        cut = _cut if len(text) <= _LONGEST_CACHED else _cut.__wrapped__
         return cut(self.pattern, text)
 
     def _texts(self, request: Request) -> list[tuple[Path, str]]:
-        """Return the texts at its places, each once; rules with equal places look there once."""
+        """Return the texts at the rule's places, each once; rules with equal places share them."""
         document = request.document
         if document is None:
             return []
@@ -156,7 +157,7 @@ class Rule:
         return texts
 
     def _pins(self, search: Search, request: Request, previous: Request) -> list[Edit]:
-        """Return the edits that put back what stood in ``previous``."""
+        """Return the edits that put back the values of ``previous``."""
         edits: list[Edit] = []
         before = previous.json
         for path, text in self._texts(request):
@@ -171,9 +172,10 @@ class Rule:
         return edits
 
     def _is_users(self, search: Search, request: Request, path: Path) -> bool:
-        """Whether a text stands in a user message behind another in which the rule finds its own.
+        """Whether the text at ``path`` is the user's own, which happens to match the rule.
 
-        There the client has written before the user, who says the same.
+        That is assumed of a text in a user message behind another one that matches: the client puts
+        its values before the user's words.
         """
         message = _value_at(request.json, path[:2])
         if not isinstance(message, dict) or message.get("role") != "user":
@@ -184,7 +186,7 @@ class Rule:
     def _replaced(
         self, path: Path, matches: Iterable[Match[str]], news: Iterable[str | None]
     ) -> Iterator[Edit]:
-        """Yield an edit for each match whose text is to be another."""
+        """Yield an edit for each match that differs from its new text in ``news`` (None: none)."""
         for found, new in zip(matches, news, strict=False):
             start, end = found.span(self._group)
             if new is not None and start >= 0 and found.string[start:end] != new:
@@ -193,14 +195,14 @@ class Rule:
     def _noted(
         self, search: Search, note: Note, request: Request, previous: Request
     ) -> Iterator[Edit]:
-        """Yield the pinned values, the notes told before, and the one that is new, if any.
+        """Yield the edits for the pinned values, the notes of earlier turns, and a new note if any.
 
-        Of several values the first that changed is told.
+        If several values changed, the note is on the first.
         """
         pins = self._pins(search, request, previous)
         if not (pins or note.is_in(previous)):
             return
-        # A question that is asked anew each day has nothing to keep; a compaction has.
+        # A question asked anew each day has no values to preserve; a compacted conversation has.
         if begins(request) and (begins(previous) or not _is_compacted(request)):
             return
         now = next(self._note_texts(search, note, request, pins), None)
@@ -216,7 +218,7 @@ class Rule:
     def _note_texts(
         self, search: Search, note: Note, request: Request, pins: Sequence[Edit]
     ) -> Iterator[str]:
-        """Yield what is to be told of each value, or only of those that ``pins`` put back."""
+        """Yield the note on each value, or only on those that ``pins`` replace, if any."""
         places = {(edit.path, edit.span) for edit in pins}
         for path, text in self._texts(request):
             for found in search.finditer(text):
@@ -237,7 +239,7 @@ class Rule:
         return note
 
     def _finds_its_own(self, note: Note) -> bool:
-        """Whether the rule matches what is told of an example."""
+        """Whether the rule's pattern matches its own note on an example."""
         search = self._pattern.within()
         matches = map(search.search, examples(self.pattern))
         try:
@@ -247,15 +249,15 @@ class Rule:
 
     @property
     def _may_edit_notes(self) -> bool:
-        """Whether its places are those where notes stand: text of the user's."""
+        """Whether the rule's places include user text, where notes are put."""
         places = [*chain.from_iterable(self._places.values())]
         return any(any(match_all(body, places, str)) for body in WITH_USER_TEXT)
 
     def _check_replacement(self) -> None:
-        """Refuse what can be told to be wrong before any request comes.
+        """Raise RuleError for a replacement that is wrong in any request.
 
-        References to groups that the pattern does not have, and a result that the rule would find
-        and change once more (law 3).
+        Such are references to groups that the pattern does not have, and a result that the rule
+        would match and change again (law 3).
         """
         if self.replacement is None:
             if self.pin:
@@ -288,7 +290,7 @@ class Rule:
 
 @lru_cache(maxsize=128)
 def _cut(pattern: str, text: str) -> str:
-    """Return ``text`` without what a pin's ``pattern`` finds: each turn has the same texts."""
+    """Return ``text`` without the values that a pin's ``pattern`` finds; cached for later turns."""
     search = SearchPattern(pattern)
     group = VOLATILE if VOLATILE in search.groupindex else 0
     spans = (found.span(group) for found in search.within(len(text)).finditer(text))
@@ -296,7 +298,7 @@ def _cut(pattern: str, text: str) -> str:
 
 
 def _with(text: str, spans: Iterable[tuple[int, int]], news: Iterable[str]) -> str:
-    """Return ``text`` with ``news`` at the ``spans`` of matches, if the group has matched."""
+    """Return ``text`` with ``news`` at ``spans``, but for spans of groups that did not match."""
     pieces, end = [], 0
     for (start, stop), new in zip(spans, news, strict=False):
         if start >= end:
@@ -306,25 +308,25 @@ def _with(text: str, spans: Iterable[tuple[int, int]], news: Iterable[str]) -> s
 
 
 def _is_agreed(request: Request, path: Path) -> bool:
-    """Whether the request before has the message that ``path`` leads into, or it leads into none.
+    """Whether ``path`` leads into a message that the request before has too, or into none.
 
-    In another one the same field may be another conversation's.
+    In any other message, the same field may belong to another conversation.
     """
     number = path[1] if path[1:] and path[0] in LISTS else -1
     return not isinstance(number, int) or number < request.agreed
 
 
 def _is_compacted(request: Request) -> bool:
-    """Whether it is known that the request before has none of its users' messages."""
+    """Whether none of the messages that the request before has as well is a user's."""
     _, items = messages_of(request)
     return all(item.get("role") != "user" for item in items[: request.agreed])
 
 
 def _value_at(value: Any, path: Path) -> Any:
-    """Return what stands at ``path`` in a JSON value, None where nothing does."""
+    """Return the value at ``path`` in a JSON value, None if there is none."""
     try:
         for step in path:
-            if type(value) is str:  # a letter is no place
+            if type(value) is str:  # a character is no place
                 return None
             value = value[step]
     except (LookupError, TypeError):
