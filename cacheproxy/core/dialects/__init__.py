@@ -1,1 +1,1 @@
-"""The APIs that clients and servers speak: one module for each, with one value that knows it."""
+"""The APIs that clients and servers speak: a module for each, with one ``Dialect`` value."""

@@ -1,4 +1,4 @@
-"""An answer of the model: how an API's answers are read, and what one says, as a number."""
+"""An answer of the model, as read from an API's bodies or events, and its content as a hash."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ _TEXTS = ("text", "output_text", "input_text")
 
 @dataclass(slots=True)
 class ReadAnswer:
-    """An answer as far as it was read."""
+    """The part of an answer that has been read."""
 
-    name: str = ""  #: of the member that the reasoning came as
-    text: list[str] = field(default_factory=list)  #: pieces of what it says
-    reasoning: list[str] = field(default_factory=list)  #: pieces of its reasoning
-    calls: list[Called] = field(default_factory=list)  #: the tool calls that came whole
+    name: str = ""  #: name of the member that has the reasoning
+    text: list[str] = field(default_factory=list)  #: pieces of the text
+    reasoning: list[str] = field(default_factory=list)  #: pieces of the reasoning
+    calls: list[Called] = field(default_factory=list)  #: tool calls that came whole
     pieces: dict[str, list[str]] = field(default_factory=dict)
-    """name and arguments of each tool call that comes in pieces, by its index"""
-    hides: bool = False  #: its reasoning is hidden, or signed by a vendor
+    """Name and arguments of each tool call that comes in pieces, by its index."""
+    hides: bool = False  #: whether reasoning is hidden, or signed by a vendor
     items: dict[Any, _Json] = field(default_factory=dict)
     """Items of the Responses API, by their index."""
 
     def called(self, index: Any, name: Any, arguments: Any) -> None:
-        """Take a piece of a call: its name comes once, its arguments bit by bit."""
+        """Add a piece of a call: its name comes once, its arguments bit by bit."""
         call = self.pieces.setdefault(str(index), ["", ""])
         for place, piece in enumerate((name, arguments)):
             if isinstance(piece, str):
                 call[place] += piece
 
     def said(self) -> int:
-        """Return the number of what it says, see ``said``."""
+        """Return the hash of the answer's content, see ``said``."""
         if self.items:
             return said_in([self.items[at] for at in sorted(self.items)])
         pieces = ((name, given) for name, given in self.pieces.values())
@@ -45,29 +45,29 @@ class ReadAnswer:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it says nothing, and calls nothing."""
+        """Whether the answer has neither text nor tool calls."""
         return not (self.items or self.calls or self.pieces or "".join(self.text).strip())
 
 
 class Reading(NamedTuple):
-    """How an API's answers are read. Both raise ValueError where nothing can be known."""
+    """The two readers of an API's answers. Both raise ValueError for what is no such answer."""
 
-    read: Callable[[ReadAnswer, _Json], None]  #: takes a whole answer
-    read_event: Callable[[ReadAnswer, _Json], None]  #: takes one event, or line, of a stream
+    read: Callable[[ReadAnswer, _Json], None]  #: reader of a whole answer
+    read_event: Callable[[ReadAnswer, _Json], None]  #: reader of one event, or line, of a stream
 
 
 def said(text: str, calls: Iterable[Called]) -> int:
-    """Return a number for an answer, however a client spells it: for its text and its tool calls.
+    """Return the hash of an answer's text and tool calls, in whichever spelling a client has them.
 
-    The answer as the server gave it and the message as the client sends it back come to the same
-    number, unless the client edited it. White space around the text does not count, nor how the
-    arguments of calls are spelled, nor the ids of calls.
+    It is the same for the server's answer and for the message that the client sends back, unless
+    the client edited it. White space around the text does not count, nor the spelling of calls'
+    arguments, nor the ids of calls.
     """
     return hash((text.strip(), *((name, _plain(given)) for name, given in calls)))
 
 
 def said_in(messages: Iterable[_Json]) -> int:
-    """Return the same for the messages, or items, as which a client sends one answer back."""
+    """Return the hash (``said``) of an answer, sent back by a client as ``messages`` or items."""
     texts: list[str] = []
     calls: list[Called] = []
     for message in messages:
@@ -95,7 +95,7 @@ def _texts(content: Any) -> list[str]:
 
 
 def _plain(given: Any) -> str:
-    """Return arguments in one spelling: a client may order and escape them anew."""
+    """Return a call's arguments in one spelling: a client may order and escape them anew."""
     try:
         text = given if isinstance(given, str) else json.dumps(given)
         value = json.loads(text or "{}", parse_float=_as_number)
@@ -105,6 +105,6 @@ def _plain(given: Any) -> str:
 
 
 def _as_number(text: str) -> float:
-    """1.0 is 1 to clients that are written in JavaScript."""
+    """Return the number in ``text``, 1.0 as 1: JavaScript clients write it so."""
     value = float(text)
     return int(value) if value.is_integer() else value

@@ -31,13 +31,13 @@ _CHUNK = "chat.completion.chunk"
 _CHUNKS_ONLY = frozenset({"object", "choices", "obfuscation", "prompt_progress"})
 _NO_USAGE = re.compile(rb',\s*"usage"\s*:\s*null')
 _SILENT: _Json = {"role": "assistant", "content": None}
-"""A message that says nothing yet."""
+"""A message without content as yet."""
 _EACH = ("id", "created", "model", "system_fingerprint", "service_tier")
-"""Members of a completion that each of its chunks has."""
+"""Members of a completion that each of its chunks repeats."""
 
 
 def has_finished(message: _Json) -> bool:
-    """Whether a choice in ``message`` says why it has ended."""
+    """Whether a choice in ``message`` has a reason for its end."""
     choices = message.get("choices")
     return isinstance(choices, list) and any(
         isinstance(choice, dict) and choice.get("finish_reason") for choice in choices
@@ -64,7 +64,7 @@ def _read_event(answer: ReadAnswer, event: _Json) -> None:
 
 
 def _choice(value: _Json) -> _Json:
-    """Return the one choice of a completion or chunk; {} where it has none."""
+    """Return the one choice of a completion or chunk, {} if it has none."""
     choices = value.get("choices")
     found = [one for one in choices if isinstance(one, dict)] if isinstance(choices, list) else []
     if len(found) > 1 or any(one.get("index") not in (None, 0) for one in found):
@@ -73,7 +73,7 @@ def _choice(value: _Json) -> _Json:
 
 
 def _take(answer: ReadAnswer, message: _Json) -> None:
-    """Take the text and the reasoning of a message or delta; some servers give it twice."""
+    """Add the text and reasoning of a message or delta; some servers send reasoning twice."""
     answer.text += texts_in(message.get("content"))
     for name in REASONING:
         piece = message.get(name)
@@ -86,24 +86,24 @@ def _take(answer: ReadAnswer, message: _Json) -> None:
 def _put(
     document: Document, number: int, name: str, spelled: str, why: str
 ) -> tuple[Edit, list[Splice]]:
-    """Put reasoning behind a message's other members."""
+    """Put reasoning behind a message's other members (see ``Putting``)."""
     name = name or REASONING[0]
     pointer = f"/messages/{number}/{name}"
     entry = document.entry(("messages", number))
     if name in entry.value:  # null or empty
         edit = Edit(pointer, Raw(spelled), why)
         return edit, splices_of(document, [edit])
-    # Not through splices_of: that reads the members of each message, of which there are hundreds.
+    # Not through splices_of, which parses the members of each message: there may be hundreds.
     at = entry.end - 1
     new = f',"{name}":{spelled}'.encode()
     return Edit(pointer, Raw(spelled), why, adds=True), [Splice(at, at, new)]
 
 
 def _sign(first: bytes) -> bytes:
-    """Return a chunk that adds nothing, of the answer that begins with ``first``.
+    """Return a chunk without content, of the answer that begins with ``first``.
 
-    Before that an empty id: an invented one would be the same for all answers, and LangChain and
-    others keep messages by it. OpenAI's Python helper alone keeps the first chunk's.
+    Before the answer its id is empty: an invented one would be the same for all answers, and
+    LangChain and others store messages by it. OpenAI's Python helper alone keeps the first chunk's.
     """
     known: _Json = {}
     for line in first.splitlines():
@@ -117,7 +117,7 @@ def _sign(first: bytes) -> bytes:
 
 
 def _whole() -> Whole:
-    """Make a chat completion out of its chunks."""
+    """Make a chat completion out of its chunks (see ``Whole``)."""
     answer: _Json = {}
     choices: dict[int, _Choice] = {}
     while (chunk := (yield)) is not None:
@@ -141,7 +141,7 @@ def _whole() -> Whole:
 
 
 def _counted(timings: Any) -> _Json:
-    """Return the usage that llama.cpp leaves out of a stream unless it is asked for it."""
+    """Return usage made from llama.cpp's ``timings``: a stream has it only on request."""
     known: _Json = timings if isinstance(timings, dict) else {}
     cached, read, made = (known.get(name, "") for name in ("cache_n", "prompt_n", "predicted_n"))
     if not type(cached) is type(read) is type(made) is int:
@@ -155,17 +155,17 @@ def _counted(timings: Any) -> _Json:
 
 
 class _Choice:
-    """One choice of a completion, as far as its chunks have come."""
+    """One choice of a completion, made from the chunks so far."""
 
     def __init__(self) -> None:
-        self.more: _Json = {}  #: what it has beside the message
+        self.more: _Json = {}  #: members of the choice beside the message
         self._message = _SILENT.copy()
         self._texts: dict[str, list[str]] = {}  #: members of the message that come in pieces
         self._calls: list[tuple[Any, _Json, list[str]]] = []
-        """Each tool call: its index, itself, the pieces of its arguments."""
+        """Tool calls: of each its index, its object, and the pieces of its arguments."""
 
     def take(self, choice: _Json) -> None:
-        """Take the choice of one chunk."""
+        """Add the choice of one chunk."""
         for name, value in choice.items():
             if name == "logprobs" and isinstance(value, dict):
                 self.more[name] = _added(self.more.get(name), value)
@@ -188,13 +188,13 @@ class _Choice:
         if self._calls:
             message["tool_calls"] = [call for _, call, _ in self._calls]
         elif message["content"] is None and len(message.keys() - REASONING) == len(_SILENT):
-            message["content"] = ""  # as servers say it where there is nothing else
+            message["content"] = ""  # as servers send it if there is nothing else
         for _, call, said in self._calls:
             call["function"] = call.get("function", {}) | {"arguments": "".join(said)}
         return {"message": message, **self.more}
 
     def _take_call(self, delta: _Json) -> None:
-        """Take a piece of a tool call. Some servers give all of them the same index, or none."""
+        """Add a piece of a tool call. Some servers give all calls the same index, or none."""
         index, given, function = delta.get("index"), delta.get("id"), delta.get("function") or {}
         found = next((one for one in reversed(self._calls) if one[0] == index), None)
         if found is None or (given and function.get("name") and found[1].get("id", given) != given):
@@ -209,7 +209,7 @@ class _Choice:
 
 
 def _added(known: Any, value: Any) -> Any:
-    """Return what came so far and ``value``: texts and lists go on, the rest is replaced."""
+    """Return ``known`` with ``value`` added: texts and lists are joined, the rest is replaced."""
     if isinstance(known, dict) and isinstance(value, dict):
         return known | {name: _added(known.get(name), value[name]) for name in value}
     if isinstance(known, str) and isinstance(value, str):
@@ -223,8 +223,8 @@ def _added(known: Any, value: Any) -> Any:
 def _events(whole: _Json, asked: _Json | None) -> bytes:
     """Return a chat completion as chunks: one for each member of a message, one for its end.
 
-    The usage stands in the last, unless it is known what was ``asked``: who asks for it gets one
-    more without choices.
+    ``asked``: body of the request. Without it, usage is in the last chunk; otherwise it is in one
+    more chunk without choices, if the request asks for it.
     """
     choices = whole.get("choices")
     if not isinstance(choices, list) or not choices:
@@ -261,13 +261,16 @@ def _deltas(message: _Json) -> Iterator[_Json]:
 
 
 def asks_for_usage(body: _Json) -> bool:
-    """Whether a stream that is the answer to ``body`` ends with a chunk that has the usage."""
+    """Whether the stream that answers ``body`` is to end with a chunk that has the usage."""
     options = body.get("stream_options")
     return isinstance(options, dict) and options.get("include_usage") is True
 
 
 def _can_regive(first: _Json, second: _Json, counts: bool) -> bool:
-    """Whether usage can be left out or told as the ``second`` one wants it; nothing else can."""
+    """Whether the requests differ at most in usage, and the answer has it or can do without.
+
+    ``counts``: whether the server's streams have usage unasked (see ``Dialect.can_regive``).
+    """
     was_stream, has_usage = first.get("stream") is True, asks_for_usage(first)
     if second.get("stream") is not True:
         return not was_stream or has_usage or counts
@@ -310,13 +313,13 @@ CHAT = Dialect(
             signs=("prompt_tokens",),
             prompt=("prompt_tokens",),
             output=("completion_tokens",),
-            # DeepSeek's, and Kimi's, stand beside its own.
+            # Members of DeepSeek and Kimi, beside OpenAI's own.
             reused=(
                 "prompt_tokens_details.cached_tokens",
                 "prompt_cache_hit_tokens",
                 "cached_tokens",
             ),
-            # vLLM's word for it, or OpenRouter's.
+            # vLLM's name for it, or OpenRouter's.
             written=(
                 "prompt_tokens_details.created_cache_tokens",
                 "prompt_tokens_details.cache_write_tokens",

@@ -17,12 +17,12 @@ COMPLETION = Dialect(
         Endpoint("/embedding", Purpose.EMBEDDINGS, "llama.cpp"),
     ),
     items="",
-    # One text of everybody's words: nothing in it is known to be the client's own.
+    # One text by all authors: no part of it is known to be the client's own.
     texts=("prompt",),
     limits=("n_predict", "max_tokens"),
     as_chat=lambda _: None,
-    # ``tokens_cached`` is what the slot holds afterwards, prompt and answer (server-context.cpp:
-    # ``n_tokens_cached = slot.prompt.n_tokens()``): what was reused stands in ``timings`` alone.
+    # ``tokens_cached`` counts the slot's tokens afterwards, prompt and answer (server-context.cpp:
+    # ``n_tokens_cached = slot.prompt.n_tokens()``): reused tokens are in ``timings`` alone.
     usage=(
         UsageSpelling(
             signs=("tokens_evaluated",),

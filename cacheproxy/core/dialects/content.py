@@ -1,4 +1,4 @@
-"""What stands in a message, in most APIs alike: blocks, texts and tool calls; and how it reads."""
+"""The content of a message, in most APIs alike: blocks, texts, tool calls; and its segments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from cacheproxy.core.document.pointer import Path
 
 NOT_JSON = "INVALID_JSON"
-"""The member under which a call's arguments stand that are no JSON object."""
+"""Member that has the text of a call's arguments if they are no JSON object."""
 SYSTEM_ROLES = ("system", "developer")
 """The roles of system text. OpenAI's newer models call it developer."""
 _TEXTS = ("text", "input_text")
@@ -25,21 +25,21 @@ _SOURCES = {
 }
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking")
 THOUGHT_ENDS = tuple(f"/{name}" for name in _THOUGHTS)
-"""How the paths of reasoning end."""
+"""Ends of the paths of reasoning."""
 _SHOWN_TEXTS = (*_TEXTS, "output_text")
 
 
 class Call(NamedTuple):
     """A tool call."""
 
-    id: Any  #: as the request has it
-    name: str  #: of the tool
-    path: Path  #: to its arguments
-    arguments: Any  #: a JSON text or a value, which stands at ``path``
+    id: Any  #: id of the call, of any type, as in the request
+    name: str  #: name of the tool
+    path: Path  #: path to the arguments
+    arguments: Any  #: JSON text or value at ``path``
 
 
 def blocks_of(content: Any) -> list[Any]:
-    """Return the content of a message as blocks, without cache breakpoints: no part of a prompt."""
+    """Return the content of a message as blocks, without cache breakpoints (not in the prompt)."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
     return [
@@ -51,7 +51,7 @@ def blocks_of(content: Any) -> list[Any]:
 
 
 def is_text(block: Any) -> bool:
-    """Whether ``block`` is one of text."""
+    """Whether ``block`` is a text block."""
     return (
         isinstance(block, dict)
         and block.get("type") in _TEXTS
@@ -65,7 +65,7 @@ def texts_in(content: Any) -> list[str]:
 
 
 def texts_shown(content: Any) -> list[str]:
-    """Return those that hold anything but white space."""
+    """Return the texts in the content of a message, without the blank ones."""
     if isinstance(content, str):
         return [] if not content or content.isspace() else [content]
     texts = []
@@ -77,7 +77,7 @@ def texts_shown(content: Any) -> list[str]:
 
 
 def calls_in(message: _Json, at: Path = ()) -> list[Call]:
-    """Return the calls in a message, whose path is ``at``."""
+    """Return the tool calls in the message at the path ``at``."""
     found: list[Call] = []
     if message.get("type") == "function_call":
         name, given = str(message.get("name")), message.get("arguments")
@@ -97,7 +97,7 @@ def calls_in(message: _Json, at: Path = ()) -> list[Call]:
 
 
 def call_ids_in(message: Any) -> Iterator[tuple[Path, str]]:
-    """Yield the ids of calls in a message, and of those whose results it has, by their paths."""
+    """Yield path and id of each call in a message, and of each call whose result is in it."""
     if not isinstance(message, dict):
         return
     found: list[tuple[Path, Any]] = []
@@ -131,21 +131,24 @@ class Part(StrEnum):
 class Segment(NamedTuple):
     """One piece of a prompt."""
 
-    part: Part  #: the part it belongs to
-    path: str  #: JSON pointer to where it stands
-    text: str  #: how it reads
-    role: str = ""  #: of the message it is part of, empty for tools and the system text
+    part: Part  #: part of the prompt that it belongs to
+    path: str  #: JSON pointer to its place in the body
+    text: str  #: text of the segment
+    role: str = ""  #: role of its message, empty for tools and the system text
     source: str = "client"
-    """Who wrote it: ``client`` (tools, system), ``user``, ``model`` or ``tool``."""
+    """Author of the text: ``client`` (tools, system), ``user``, ``model`` or ``tool``."""
 
 
 def is_mark(segment: Segment) -> bool:
-    """Whether ``segment`` is only the sign that a message begins."""
+    """Whether ``segment`` is only the mark of a message's beginning."""
     return segment.path.endswith("/role") and segment.text.startswith("\n<")
 
 
 def item_of(path: str, item: Any, part: Part, role: str) -> list[Segment]:
-    """Return how a message reads, or one of the Responses API's other items (function_call …)."""
+    """Return the segments of a message, or of another item of the Responses API (function_call …).
+
+    ``role``: role of the message, for its segments.
+    """
     if not isinstance(item, dict):
         return [Segment(part, path, compact(item), role, source_of(role))]
     kind = item.get("type")
@@ -158,7 +161,7 @@ def item_of(path: str, item: Any, part: Part, role: str) -> list[Segment]:
     for key in _THOUGHTS:
         if isinstance(item.get(key), str):
             found.append(Segment(part, f"{path}/{key}", item[key], role, "model"))
-            break  # it is sent under both names by some, and read once
+            break  # some send it under two names; it is read once
     calls = item.get("tool_calls")
     for index, call in enumerate(calls if isinstance(calls, list) else ()):
         function = call.get("function") if isinstance(call, dict) else None
@@ -168,7 +171,7 @@ def item_of(path: str, item: Any, part: Part, role: str) -> list[Segment]:
 
 
 def content_of(path: str, content: Any, part: Part, role: str) -> list[Segment]:
-    """Return the texts of a message or system text: it is one string, or a list of blocks."""
+    """Return the segments of a message's content or system text: a string, or a list of blocks."""
     source = _SOURCES.get(role, _CLIENT)
     if isinstance(content, str):
         return [Segment(part, path, content, role, source)] if content else []
@@ -195,7 +198,7 @@ def content_of(path: str, content: Any, part: Part, role: str) -> list[Segment]:
 
 
 def source_of(role: str) -> str:
-    """Return who writes messages of ``role``, as ``Segment.source`` has it."""
+    """Return the author of messages of ``role``, in the words of ``Segment.source``."""
     return _SOURCES.get(role, _CLIENT)
 
 

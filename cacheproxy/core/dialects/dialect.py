@@ -1,4 +1,4 @@
-"""What there is to know of one API: a ``Dialect`` answers each question about it."""
+"""``Dialect``: all facts and functions for one API."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Json = dict[str, Any]
 
 
 class Purpose(StrEnum):
-    """What requests to a path are for, in OpenTelemetry's words as far as these go."""
+    """The purpose of requests to a path, in OpenTelemetry's words as far as these go."""
 
     CHAT = "chat"
     TEXT = "text_completion"
@@ -27,53 +27,53 @@ class Purpose(StrEnum):
     UNKNOWN = ""
 
     def __init__(self, value: str) -> None:
-        """``evaluates``: a server evaluates what it is sent; it does not only count or render."""
+        """``evaluates``: whether the server evaluates the prompt, not only counts or renders it."""
         self.evaluates = value not in ("count", "render")
 
 
 class Endpoint(NamedTuple):
     """One path of an API."""
 
-    end: str  #: how it ends: gateways put prefixes before it (/openai/v1/...)
-    purpose: Purpose = Purpose.UNKNOWN  #: what it is for
-    provider: str = "openai"  #: whose format it is, as OpenTelemetry calls them
+    end: str  #: end of the path: gateways put prefixes before it (/openai/v1/...)
+    purpose: Purpose = Purpose.UNKNOWN  #: purpose of its requests
+    provider: str = "openai"  #: owner of the format, in OpenTelemetry's words
 
 
 class UsageSpelling(NamedTuple):
-    """Where usage has its counts: for each a path, or several of which the first that is there."""
+    """The paths of the counts in a usage object: of several, the first that is there holds."""
 
-    signs: tuple[str, ...]  #: one of these members is in a usage that is spelled so
+    signs: tuple[str, ...]  #: members of which a usage in this spelling has at least one
     prompt: tuple[str, ...]  #: tokens of the prompt
     output: tuple[str, ...]  #: generated tokens
-    reused: tuple[str, ...] = ()  #: tokens from the cache; ``a.b``: b in the object a
+    reused: tuple[str, ...] = ()  #: tokens from the cache; ``a.b`` is b in the object a
     written: tuple[str, ...] = ()  #: tokens put into the cache
-    is_rest: bool = False  #: the prompt's tokens are without those reused and written (law 6)
+    is_rest: bool = False  #: whether ``prompt`` excludes the tokens reused and written (law 6)
     hint: bytes = b""
-    """What each message contains in which it stands alone; "": it stands in ``usage``."""
+    """Text in each message that has the counts outside of ``usage``; b"": they are in ``usage``."""
     seconds: tuple[str, ...] = ()  #: nanoseconds of the prompt's evaluation and of the answer's
 
 
 class EndMarks(NamedTuple):
-    """What ends an answer."""
+    """The signs of an answer's end."""
 
-    tells: Callable[[Json], bool]  #: whether a message says that it is the last
-    events: frozenset[str] = frozenset()  #: the types of the last event
-    done: bytes = b""  #: the data of the last event, where that is no JSON
+    tells: Callable[[Json], bool]  #: function that returns whether a message is the last
+    events: frozenset[str] = frozenset()  #: types of the last event
+    done: bytes = b""  #: data of the last event, if that is no JSON
     keys: tuple[tuple[bytes, bytes], ...] = ()
-    """Keys by which a message says so, and what they say in all messages before."""
+    """Keys by which the last message is known, each with its value in all messages before."""
 
 
 def openai_error(status: int, message: str) -> Json:
-    """Return the body of an error as OpenAI's API has it."""
+    """Return the body of an error in the format of OpenAI's API."""
     kind = "invalid_request_error" if status < 500 else "server_error"
     code = "invalid_api_key" if status == 401 else status  # as api.openai.com answers a wrong key
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
 def openai_deferred_error(status: int, message: str, _: bool) -> bytes:
-    """Return the event that ends a stream of OpenAI's: its SDKs raise it as an ``APIError``.
+    """Return the error event that ends a stream of OpenAI's: its SDKs raise it as an ``APIError``.
 
-    No ``[DONE]`` follows: who does not know the event must not take what came for an answer.
+    No ``[DONE]`` follows: a client that ignores the event must not take the rest for an answer.
     """
     error = openai_error(status, message)["error"]
     if is_overflow(status, message):
@@ -82,71 +82,72 @@ def openai_deferred_error(status: int, message: str, _: bool) -> bytes:
 
 
 def same_stream_options(first: Json, second: Json, _: bool) -> bool:
-    """Return whether two requests want the same in a stream, where the second wants one."""
+    """Return whether two requests have the same stream options, if the second wants a stream."""
     options = (body.get("stream_options") or None for body in (first, second))
     return second.get("stream") is not True or next(options) == next(options)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Dialect:
-    """An API. What is not said otherwise is as in OpenAI's."""
+    """An API. The defaults are those of OpenAI's."""
 
-    name: str  #: as records and captures have it
-    path: str = ""  #: the path that its clients ask for an answer
-    endpoints: tuple[Endpoint, ...] = ()  #: all of its paths
-    is_proxied: bool = True  #: False: its turns are read in captures alone
+    name: str  #: name in records and captures
+    path: str = ""  #: path of clients' requests for an answer
+    endpoints: tuple[Endpoint, ...] = ()  #: all paths of the API
+    is_proxied: bool = True  #: False: turns in this API are read in captures alone
 
     # A request.
-    items: str = "messages"  #: the member with the messages, or "": it has none
-    text_types: tuple[str, ...] = ("text",)  #: the types of blocks of text in messages
-    is_itemised: bool = False  #: calls, results and reasoning are items beside messages, by type
-    images: str = ""  #: the member of a message with its images; "": they are blocks of its content
-    is_text: bool = False  #: one text, the user's, may stand for the messages
-    head: str = ""  #: the member with the system text; "": that stands in the first messages
-    head_in_blocks: bool = False  #: clients send it as blocks of text
+    items: str = "messages"  #: member with the messages; "": there are none
+    text_types: tuple[str, ...] = ("text",)  #: types of text blocks in messages
+    is_itemised: bool = False  #: whether calls, results and reasoning are typed items of the list
+    images: str = ""  #: member of a message with its images; "": they are blocks of its content
+    is_text: bool = False  #: whether one text, the user's, may replace the messages
+    head: str = ""  #: member with the system text; "": that is in the first messages
+    head_in_blocks: bool = False  #: whether clients send the system text as blocks
     texts: tuple[str, ...] = ()  #: members with a text beside the messages
-    leads: bool = True  #: system messages that stand first are the prompt's system text
+    leads: bool = True  #: whether leading system messages are the prompt's system text
     limits: tuple[str, ...] = ("max_completion_tokens", "max_tokens")
-    """The members that limit an answer: those that are there, else the last."""
-    options: str = ""  #: the member that these stand in; "": the request itself
-    unstored: Json = field(default_factory=dict)  #: what has nothing of the answer kept
+    """Members that limit an answer's tokens: those in the body, else the last one here."""
+    options: str = ""  #: member that has the ``limits``; "": the request itself
+    unstored: Json = field(default_factory=dict)  #: members by which no answer is stored
     as_segments: Callable[[Json], list[Segment]] | None = None
-    """Reads a body that has no messages as the other APIs have them."""
+    """Reader of a body whose messages differ in form from the other APIs'; None: they do not."""
     as_chat: Callable[[Json], Json | None] | None = None
-    """Says a body's prompt in Chat Completions; None: that takes a translation."""
-    is_rendered: bool = False  #: servers that show the rendered prompt take its bodies for that
-    key: bytes = b"Authorization: Bearer "  #: the line of a key, up to the key
-    version_header: bytes = b""  #: names its version; "": it has none
+    """Function that puts a body's prompt into Chat Completions; None: that takes a translation."""
+    is_rendered: bool = False  #: whether servers that show a rendered prompt take its bodies
+    key: bytes = b"Authorization: Bearer "  #: header line of an API key, up to the key
+    version_header: bytes = b""  #: header with the API's version; b"": there is none
 
     # An answer.
-    usage: tuple[UsageSpelling, ...] = ()  #: how its usage is spelled
-    says_reused: bool = False  #: its usage has to say what was reused, whatever the server's flags
-    end: EndMarks | None = None  #: what ends it; None: nobody knows
+    usage: tuple[UsageSpelling, ...] = ()  #: spellings of the usage
+    says_reused: bool = False  #: whether usage includes reused tokens, whatever the server's flags
+    end: EndMarks | None = None  #: signs of an answer's end; None: not known
     sign: Callable[[bytes], bytes] = lambda _: COMMENT
-    """Makes what a silent stream may carry, for clients that count no comments as a sign of life,
-    out of the first bytes of the answer, b"" before there were any."""
+    """Maker of a sign of life in a silent stream, for clients to which comments are none; gets the
+    first bytes of the answer, b"" before there are any."""
     sign_waits: bool = False
-    """Official SDKs raise on it before the answer has begun: there it is for those alone that are
-    known to need it."""
-    whole: Callable[[], Whole] | None = None  #: makes the body out of a stream; None: nobody knows
+    """Whether official SDKs raise on the sign before the answer has begun: then only clients that
+    are known get it there."""
+    whole: Callable[[], Whole] | None = None  #: maker of a body from a stream; None: not known
     events: Callable[[Json, Json | None], bytes] | None = None
-    """Makes a stream out of the whole body of an answer, for a request where that is known; raises
-    ValueError where it is no answer."""
+    """Maker of a stream from the whole body of an answer, and from its request if that is known;
+    raises ValueError for what is no answer. None: not known."""
     unasked: Callable[[Json, bytes], bytes] | None = None
-    """Returns an event of a stream, b"" for none, as it is where a request asks for less."""
+    """Function of a request and an event of a stream: returns the event without what the request
+    did not ask for, b"" if nothing is left."""
     can_regive: Callable[[Json, Json, bool], bool] = same_stream_options
-    """Whether the answer to a request, the first body, can be given to one that says the same but
-    asks for another form, the second; and whether its server's streams tell usage unasked."""
+    """Function that returns whether the answer to one request can be given to another, equal but
+    for the form it asks for: of both bodies, and whether the server's streams count unasked."""
     deferred_error: Callable[[int, str, bool], bytes] = openai_deferred_error
-    """Makes the end of a stream whose server refused the request after the stream's head had gone
-    down, out of the refusal's status and message, and whether events of the answer went down."""
+    """Maker of a stream's end if the server refuses the request after the stream's head was sent:
+    of the refusal's status and message, and whether events of the answer were sent."""
     error: Callable[[int, str], Json] = openai_error
-    """Makes the body of an error out of its status and a message."""
-    reading: Reading | None = None  #: how its answers are read; None: nobody knows
-    reasoning: Putting | None = None  #: puts earlier reasoning back; None: there is no place for it
+    """Maker of an error's body from its status and message."""
+    reading: Reading | None = None  #: readers of its answers; None: not known
+    reasoning: Putting | None = None  #: function that puts reasoning back; None: it has no place
 
     def body(self, system: str | Sequence[str], messages: list[Json]) -> Json:
-        """Return a system text, or its parts, and messages as members of a request."""
+        """Return the members of a request with a system text, or its parts, and messages."""
         text: Any = system if isinstance(system, str) else "\n".join(system)
         if text is not system and self.head_in_blocks:
             text = [{"type": "text", "text": part} for part in system]
@@ -155,7 +156,7 @@ class Dialect:
         return {self.items: [{"role": "system", "content": text}, *messages]}
 
     def limited(self, body: Json, tokens: int) -> Json:
-        """Return the members that ``body`` needs so that its answer has at most so many tokens."""
+        """Return the members that limit the answer to ``body`` to so many ``tokens``."""
         if self.options:
             options = body.get(self.options)
             known = options if isinstance(options, dict) else {}
@@ -165,14 +166,17 @@ class Dialect:
         )
 
     def may_say(self, body: Json) -> bool:
-        """Return whether an answer to ``body`` has room for a word, and comes at once."""
+        """Return whether the limits in ``body`` allow more than one token, and it is no background.
+
+        A background request's answer is fetched later.
+        """
         options = body.get(self.options) if self.options else body
         known = options if isinstance(options, dict) else {}
         limits = [known[name] for name in self.limits if type(known.get(name)) is int]
         return not any(0 <= most <= 1 for most in limits) and body.get("background") is not True
 
     def first_texts(self, body: Json, roles: tuple[str, ...]) -> list[str]:
-        """Return the texts of the first message of one of ``roles`` that has any."""
+        """Return the texts of the first message with any whose role is in ``roles``."""
         messages = body.get(self.items)
         if isinstance(messages, str):
             return [messages] if "user" in roles else []
@@ -184,10 +188,10 @@ class Dialect:
         return []
 
     def opening(self, body: Json) -> list[list[str]]:
-        """Return the texts of each place where system text may stand, blank ones left out.
+        """Return the texts of each place of system text, without blank ones.
 
-        These are the member for it (``system``, as Ollama's ``/api/generate`` has it, where none is
-        known), and the messages of role system or developer that come before all others.
+        The places are the member for it (``head``; ``system``, as in Ollama's ``/api/generate``, if
+        that is empty), and the leading messages of role system or developer.
         """
         found = [texts_shown(body.get(self.head or "system"))]
         messages, texts = body.get(self.items), []

@@ -1,4 +1,4 @@
-"""All dialects, and which of them a path speaks."""
+"""All dialects, and the choice of one by a request's path."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from cacheproxy.core.dialects.ollama import OLLAMA
 from cacheproxy.core.dialects.responses import RESPONSES
 
 DIALECTS = (MESSAGES, CHAT, RESPONSES, COMPLETION, OLLAMA, GOOGLE)
-"""A new API is one module, and its value here."""
+"""All APIs: a new one is a module, and its value here."""
 LISTS = frozenset(each.items for each in DIALECTS if each.items)
-"""The members with the messages, in whichever dialect."""
+"""Members with the messages, of all dialects."""
 USAGES = tuple(
     sorted((one for each in DIALECTS for one in each.usage), key=lambda usage: usage.is_rest)
 )
-"""In whichever dialect an answer has it: servers mix them. The first whose signs are there holds,
-and what counts less than the whole prompt is known by having none of the others'."""
+"""Spellings of usage in all dialects, since servers mix them. The first whose signs are there
+holds; those that do not count the whole prompt come last, as they are known by lacking the rest."""
 RENDERED = next(each for each in DIALECTS if each.is_rendered)
 VERSION_HEADERS = frozenset(each.version_header for each in DIALECTS if each.version_header)
 UNKNOWN = Dialect(name="")
-"""What holds where nobody knows the API."""
+"""The dialect of an API that is not known."""
 _NOWHERE = Endpoint("")
 
 
@@ -37,15 +37,15 @@ def _found(path: str) -> tuple[Dialect, Endpoint]:
 
 @lru_cache(maxsize=64)
 def endpoint_of(path: str) -> Endpoint:
-    """Return what ``path`` is, whatever its API."""
+    """Return the endpoint that ``path`` ends with, of whichever API; an empty one if none."""
     return _found(path)[1]
 
 
 @lru_cache(maxsize=64)
 def dialect_of(path: str) -> Dialect | None:
-    """Return the dialect of requests for ``path``, None if none is known that has a prompt there.
+    """Return the dialect of requests for ``path``, None if no known one has a prompt there.
 
-    It is known from the path alone.
+    The path alone decides.
     """
     dialect, endpoint = _found(path)
     has_prompt = dialect.is_proxied and endpoint.purpose is not Purpose.EMBEDDINGS
@@ -53,20 +53,20 @@ def dialect_of(path: str) -> Dialect | None:
 
 
 def captured_dialect(path: str) -> Dialect | None:
-    """Return the same, and those that are not proxied, too: captures of other tools have them."""
+    """Return the dialect of ``path`` as above, or one that other tools' captures alone have."""
     dialect = _found(path)[0]
     return dialect_of(path) if dialect.is_proxied else dialect
 
 
 @lru_cache(maxsize=64)
 def spoken(path: str) -> Dialect:
-    """Return the dialect in which to answer a request for ``path``, or UNKNOWN."""
+    """Return the dialect of an answer to a request for ``path``, UNKNOWN if there is none."""
     return dialect_of(path) or UNKNOWN
 
 
 def beside(path: str, dialect: Dialect) -> str:
-    """Return where the server of ``path`` is asked for an answer in ``dialect``.
+    """Return the path of requests in ``dialect`` at the server that has ``path``.
 
-    Whatever stands before it (``/v1``) is the same for all of its APIs.
+    The prefix before an endpoint is the same for all APIs of a server.
     """
     return path.rstrip("/").removesuffix(endpoint_of(path).end) + dialect.endpoints[0].end

@@ -1,4 +1,4 @@
-"""What servers say when they refuse a request: the message, and whether the prompt was too long."""
+"""Refusals by servers: their message, and whether the prompt was too long."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from cacheproxy.core.document.reader import parsed
 
 _LONGEST = 8192
-"""Characters of a message that are handed on."""
+"""Characters of a server's message at most, in what is sent to a client."""
 _ANTHROPIC = re.compile(r"prompt is too long|exceed context limit", re.IGNORECASE)
 # Each server has its own sentence: OpenAI and vLLM several, SGLang two, llama.cpp and mlx-lm one.
 _SIGNS = re.compile(
@@ -34,9 +34,9 @@ _LIMIT = re.compile(
 
 
 def is_overflow(status: int, *signs: Any) -> bool:
-    """Whether ``signs`` (a refusal's message, type, code) say that the prompt does not fit.
+    """Whether a refusal means that the prompt does not fit: ``signs`` are its message, type, code.
 
-    ``status``: a 429 counts tokens, too, and means another limit.
+    A ``status`` of 429 has another reason, though its message counts tokens, too.
     """
     return status != 429 and any(
         isinstance(sign, str) and _SIGNS.search(sign) is not None for sign in signs
@@ -44,7 +44,7 @@ def is_overflow(status: int, *signs: Any) -> bool:
 
 
 def as_json(message: str) -> str:
-    """Return the message of an overflow as JSON that says so, for clients that look there alone.
+    """Return an overflow's message as JSON with its code, for clients that read no other form.
 
     Source: opencode 1.18, ``parseStreamError``.
     """
@@ -53,23 +53,23 @@ def as_json(message: str) -> str:
 
 
 class Counts(NamedTuple):
-    """Tokens that the message of a refusal names; None: it does not."""
+    """The numbers of tokens in the message of a refusal, None for those that are not there."""
 
-    prompt: int | None  #: of the messages
-    output: int | None  #: that the answer may have
-    limit: int | None  #: of both together
+    prompt: int | None  #: tokens of the messages
+    output: int | None  #: tokens that the answer may have
+    limit: int | None  #: most tokens of both together
 
 
 def counts_in(message: str) -> Counts:
-    """Return the numbers that servers name where a request does not fit."""
+    """Return the numbers of tokens in a server's ``message`` that a request does not fit."""
     return Counts(_number(_PROMPT, message), _number(_OUTPUT, message), _number(_LIMIT, message))
 
 
 def too_long(status: int, error: dict[str, Any], message: str) -> str | None:
-    """Return what Anthropic says of a prompt that does not fit, None if ``error`` is another one.
+    """Return Anthropic's sentence for a prompt that does not fit; None for any other ``error``.
 
-    Clients read these sentences, with their numbers: on the first they compact the conversation,
-    on the second, where the prompt alone would fit, they ask for a shorter answer.
+    Clients parse the sentences and their numbers: on ``prompt is too long`` they compact the
+    conversation, on the other, if the prompt alone would fit, they ask for a shorter answer.
     """
     if not is_overflow(status, message, error.get("type"), error.get("code")):
         return None
@@ -90,16 +90,16 @@ def too_long(status: int, error: dict[str, Any], message: str) -> str | None:
 
 
 def details_of(value: Any) -> dict[str, Any]:
-    """Return what describes the error in the JSON answer ``value``."""
+    """Return the object that describes the error in the JSON answer ``value``."""
     whole = value if isinstance(value, dict) else {}
     inner = whole.get("error")
     return inner if isinstance(inner, dict) else whole
 
 
 def refusal(status: int, value: Any, text: str = "") -> str:
-    """Return what a server said in the JSON answer ``value``, wherever it put it.
+    """Return the server's message in the JSON answer ``value``, in whichever member it is.
 
-    ``text``: what it said where that was no JSON. FastAPI has it in ``detail``.
+    FastAPI has it in ``detail``. ``text``: the message if the answer was no JSON.
     """
     details = details_of(value)
     for found in (details.get("message"), details.get("error"), details.get("detail"), value):
@@ -114,7 +114,7 @@ def refusal(status: int, value: Any, text: str = "") -> str:
 
 
 def said(status: int, body: bytes) -> str:
-    """Return what a server said in the body of an error."""
+    """Return the server's message in the body of an error."""
     value = parsed(body)
     text = body[: 4 * _LONGEST].decode(errors="replace").strip() if value is None else ""
     return refusal(status, value, text)

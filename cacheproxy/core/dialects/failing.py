@@ -1,4 +1,4 @@
-"""What an answer says about its own failure, and whether it says anything to the client at all.
+"""The failure that an answer reports in its body, and whether it has any content for the client.
 
 A server that has sent ``200 OK`` can still fail. Sources: the "errors" sections of the streaming
 documentation of Anthropic Messages and OpenAI Responses, OpenRouter's for Chat Completions (an
@@ -17,12 +17,12 @@ SAYS = re.compile(
     rb'"(?:text|content|partial_json|arguments|thinking|reasoning(?:_content)?|delta|response)"'
     rb'\s*:\s*"(?:[ ]|\\[nrt])*[^" \\]'
 )
-"""What a piece of a body that says something has in it, as a rule: ``says`` tells of the others."""
+"""Pattern of most pieces of a body that have content; for the others ``says`` decides."""
 _HOLDERS = (
     *("choices", "candidates", "output", "item", "content_block", "content", "part", "parts"),
     *("message", "delta", "text", "thinking", "completion"),
 )
-"""Where a message of an answer has what the model says."""
+"""Members of an answer's message that have the model's content."""
 _LABELS = frozenset(
     {
         *("type", "role", "id", "index", "status", "model", "object", "created", "phase"),
@@ -30,15 +30,15 @@ _LABELS = frozenset(
         *("native_finish_reason", "annotations", "safetyRatings", "container", "stop_details"),
     }
 )
-"""What stands beside that in the same places, and is no part of it."""
+"""Members beside the content in the same objects, which are no part of it."""
 _SPEAKING = ("message", "reasoning", "text", "output_text", "thinking", None, "text_delta")
-"""The types of blocks that say nothing where their text is blank; others, as calls, always do."""
+"""Types of blocks that are no content if their text is blank; others, as calls, always are."""
 _LIMITS = (None, "max_output_tokens", "max_tokens")
-"""Why an answer of the Responses API may be incomplete without having failed."""
+"""Reasons for which an answer of the Responses API is incomplete without having failed."""
 
 
 def failure_in(value: Any) -> Mapping[str, Any] | None:
-    """Return the part of a JSON answer, event or line that says that the answer failed."""
+    """Return the error in a JSON answer, event or line, None if it reports no failure."""
     if not isinstance(value, dict):
         return None
     if is_error(value):
@@ -64,7 +64,7 @@ def failure_in(value: Any) -> Mapping[str, Any] | None:
 
 
 def says(value: Any) -> bool:
-    """Whether a JSON answer, event or line has text, reasoning, a call or another thing in it."""
+    """Whether a JSON answer, event or line has content: text, reasoning, a call or the like."""
     if not isinstance(value, dict):
         return isinstance(value, list) and any(map(says, value))
     whole = value.get("response")

@@ -1,6 +1,6 @@
 """Google's Gemini API: requests are relayed, and edited by rules that name their paths.
 
-As turns of conversations they are read in captures alone.
+They are read as turns of conversations in captures alone.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _parts(path: str, holder: Any, part: Part, role: str) -> Iterator[Segment]:
         if isinstance(block, dict) and isinstance(block.get("text"), str):
             yield Segment(part, f"{where}/text", block["text"], role, source_of(role))
         elif isinstance(block, dict):
-            # Each answer is signed anew.
+            # The signature differs in each answer.
             shown = {key: value for key, value in block.items() if key != "thoughtSignature"}
             source = "tool" if "functionResponse" in block else source_of(role)
             yield Segment(part, where, compact(shown), role, source)

@@ -29,12 +29,12 @@ _ERRORS = {
     504: "timeout_error",
     529: "overloaded_error",
 }
-"""The types that its SDKs know by status ("Errors"). A 503 stays an ``api_error``: a model that is
-loading is worth a retry later, while clients meet ``overloaded_error`` by asking less or another
+"""Error types by status, as in the API's SDKs ("Errors"). A 503 stays an ``api_error``: a loading
+model is worth a retry, while clients react to ``overloaded_error`` with fewer requests or another
 model."""
 _LAST = frozenset({"message_stop"})
 _ENDED = ("stop_reason", "stop_sequence", "stop_details", "container")
-"""Members of a message that are known at its end alone; streams say them there."""
+"""Members of a message that are known at its end alone, and come in a stream's last delta."""
 _COUNTED = (
     "input_tokens",
     "cache_creation_input_tokens",
@@ -43,11 +43,11 @@ _COUNTED = (
     "output_tokens_details",
     "server_tool_use",
 )
-"""Of its usage, what streams say at the end once more."""
+"""Members of the usage that streams repeat at the end."""
 
 
 def error_type(status: int) -> str:
-    """Return the type of an error that has ``status``."""
+    """Return the type of an error with ``status``."""
     return _ERRORS.get(status, "invalid_request_error" if status < 500 else "api_error")
 
 
@@ -77,7 +77,7 @@ def _read_event(answer: ReadAnswer, event: _Json) -> None:
 
 
 def _begin(answer: ReadAnswer, part: _Json) -> None:
-    """Take a block, or a piece of one: their texts have the same names."""
+    """Add the texts of a block, or of a delta, in which they have the same names."""
     if part.get("type") == "redacted_thinking" or is_signed(part):
         answer.hides = True
     for name, pieces in (("text", answer.text), ("thinking", answer.reasoning)):
@@ -88,7 +88,7 @@ def _begin(answer: ReadAnswer, part: _Json) -> None:
 def _put(
     document: Document, number: int, _: str, spelled: str, why: str
 ) -> tuple[Edit, list[Splice]] | None:
-    """Put an unsigned block of thinking before a message's others."""
+    """Put an unsigned ``thinking`` block before the others of a message (see ``Putting``)."""
     block = f'{{"type":"thinking","thinking":{spelled},"signature":""}}'
     path: Path = ("messages", number, "content")
     pointer, content = to_pointer(path), document.get(path[:2]).get("content")
@@ -109,7 +109,7 @@ def _deferred_error(status: int, message: str, _: bool) -> bytes:
 
 
 def _whole() -> Whole:
-    """Make a message out of its events."""
+    """Make a message out of its events (see ``Whole``)."""
     message: _Json = {}
     blocks: dict[Any, tuple[_Json, dict[str, list[str]]]] = {}
     is_over = False
@@ -135,7 +135,7 @@ def _whole() -> Whole:
 
 
 def _take_delta(block: _Json, pieces: dict[str, list[str]], delta: _Json) -> None:
-    """Take one delta of ``block``: what of it comes in pieces is joined at its end."""
+    """Add a delta to ``block``; its texts go to ``pieces`` by name, to be joined at the end."""
     for name, value in delta.items():
         if name == "citation":
             block["citations"] = [*(block.get("citations") or ()), value]
@@ -159,7 +159,7 @@ def _there(usage: _Json) -> _Json:
 
 
 def _events(whole: _Json, _asked: _Json | None) -> bytes:
-    """Return a message as events: one delta for each member of a block that comes in pieces."""
+    """Return a message as events, with one delta for each member of a block that has deltas."""
     content = whole.get("content")
     if whole.get("type") != "message" or not isinstance(content, list):
         raise ValueError("it is no message")
@@ -180,7 +180,7 @@ def _events(whole: _Json, _asked: _Json | None) -> bytes:
 
 
 def _deltas(block: _Json) -> Iterator[tuple[str, Any, _Json]]:
-    """Yield the deltas of a block: the member that each is of, how that begins, and the delta."""
+    """Yield the deltas of a block, each with its member's name and value at the block's start."""
     kind = block["type"]
     if kind in ("tool_use", "server_tool_use"):
         given = encode(block.get("input", {}))
@@ -218,7 +218,7 @@ MESSAGES = Dialect(
         ),
     ),
     end=EndMarks(lambda message: str(message.get("type")) in _LAST, _LAST),
-    # "Streaming messages": any number of these may come anywhere.
+    # "Streaming messages": any number of pings may come anywhere in a stream.
     sign=lambda _: b'event: ping\ndata: {"type": "ping"}\n\n',
     whole=_whole,
     events=_events,

@@ -10,7 +10,7 @@ from cacheproxy.core.dialects.dialect import Dialect, EndMarks, Endpoint, Purpos
 
 
 def _read(answer: ReadAnswer, piece: dict[str, Any]) -> None:
-    """Take a whole answer, or a line of one: a piece of the text, or whole calls."""
+    """Read a whole answer, or a line of one, which has a piece of the text, or whole calls."""
     message = piece.get("message")
     if isinstance(message, dict):
         if isinstance(message.get("content"), str):
@@ -31,8 +31,8 @@ OLLAMA = Dialect(
     limits=("num_predict",),
     options="options",
     as_chat=lambda body: body,
-    # Its last message. Before 0.33.3 it does not say what it reused. ``prompt_eval_count`` includes
-    # the cached tokens, ``prompt_eval_duration`` does not.
+    # In the last message. Ollama counts reused tokens from 0.33.3 on. ``prompt_eval_count``
+    # includes the cached tokens, ``prompt_eval_duration`` does not.
     usage=(
         UsageSpelling(
             signs=("prompt_eval_duration", "prompt_eval_count"),

@@ -1,4 +1,4 @@
-"""Reasoning in a message: whether it has any, and how it is put back."""
+"""Reasoning in a message: whether it has any, and the type of functions that put it back."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from cacheproxy.core.document.edits import Edit
 
 _Json = dict[str, Any]
 REASONING = ("reasoning_content", "reasoning")
-"""Members that hold an assistant's reasoning: llama.cpp's, SGLang's, DeepSeek's; vLLM's."""
+"""Members with an assistant's reasoning: of llama.cpp, SGLang and DeepSeek; of vLLM."""
 _BLOCKS = ("thinking", "redacted_thinking")
 _SIGNED = 64
-"""Characters from which a signature is a vendor's: local servers leave it empty, or count."""
+"""Characters of a vendor's signature at least: local servers leave it empty, or put a count."""
 
 
 Putting = Callable[[Document, int, str, str, str], tuple[Edit, list[Splice]] | None]
-"""Puts reasoning into the message of a number: the name of its member ("": the usual), its JSON
-text, and why; returns the edit and what that changes in the body, None where there is no place for
-it."""
+"""Function that puts reasoning into a message: of the document, the message's index, the name of
+the reasoning's member ("": the usual), its JSON text, and the edit's reason. Returns the edit and
+its splices, None if the message has no place for reasoning."""
 
 
 def is_signed(block: _Json) -> bool:
-    """Whether a vendor signed this ``thinking`` block: nobody else can make one like it."""
+    """Whether a vendor signed this ``thinking`` block, so that nobody else can make its like."""
     signature = block.get("signature")
     return isinstance(signature, str) and len(signature) >= _SIGNED
 
 
 def has_reasoning(message: _Json, *, signed: bool = True) -> bool:
-    """Whether the model's ``message`` has reasoning; ``signed``: or a vendor's."""
+    """Whether the model's ``message`` has reasoning; ``signed``: whether a vendor's counts."""
     if any(isinstance(message.get(name), str) and message[name].strip() for name in REASONING):
         return True
     return any(

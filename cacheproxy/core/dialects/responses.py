@@ -13,7 +13,7 @@ from cacheproxy.core.dialects.stream import CUT, Whole, event, is_error
 
 _Json = dict[str, Any]
 _OURS = ("type", "strict")
-"""Of a tool's definition, what Chat Completions has outside of the function, or not at all."""
+"""Members of a tool that Chat Completions has outside of ``function``, or not at all."""
 _LAST = frozenset({"response.completed", "response.failed", "response.incomplete"})
 _EMPTY: _Json = {
     "object": "response",
@@ -23,22 +23,22 @@ _EMPTY: _Json = {
     "output": [],
     "usage": None,
 }
-"""What a response says when it begins."""
+"""Members of a response at its beginning."""
 _REQUIRED: _Json = {"parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
-"""What official SDKs need besides, of a response that a server never made."""
+"""Further members that official SDKs require, for a response that no server has begun."""
 _INDEX = {"content": "content_index", "summary": "summary_index"}
-"""The lists of an item, and what numbers their parts."""
+"""Lists of an item, each with the member of events that has a part's index."""
 _PARTS = {
     "output_text": ("output_text", "text"),
     "refusal": ("refusal", "refusal"),
     "reasoning_text": ("reasoning_text", "text"),
     "summary_text": ("reasoning_summary_text", "text"),
 }
-"""Types of parts that come in pieces: what their events are called, and the member that does."""
+"""Types of parts that come in pieces, each with the name of its events and of the text's member."""
 
 
 def _as_chat(body: _Json) -> _Json:
-    """Source: OpenAI's Responses API, and llama-server's own reading of it (server-chat.cpp)."""
+    """Return a body's prompt in Chat Completions, as llama-server reads it (server-chat.cpp)."""
     messages: list[_Json] = []
     if isinstance(body.get("instructions"), str):
         messages.append({"role": "system", "content": body["instructions"]})
@@ -107,7 +107,7 @@ def _read(answer: ReadAnswer, whole: _Json) -> None:
 def _read_event(answer: ReadAnswer, event: _Json) -> None:
     kind, item, whole = str(event.get("type")), event.get("item"), event.get("response")
     if kind == "response.output_item.done" and isinstance(item, dict):
-        at = event.get("output_index")  # llama.cpp does not count
+        at = event.get("output_index")  # llama.cpp sends none
         answer.items[at if isinstance(at, int) else len(answer.items)] = item
     elif kind in _LAST and isinstance(whole, dict) and whole.get("output"):
         _read(answer, whole)
@@ -116,7 +116,7 @@ def _read_event(answer: ReadAnswer, event: _Json) -> None:
 def _deferred_error(status: int, message: str, has_begun: bool) -> bytes:
     """Return ``response.failed``, after ``response.created`` if that has not come.
 
-    Codex knows what to do by the code there; OpenAI's SDKs raise the ``error`` beside it.
+    Codex reacts to the code in its response; OpenAI's SDKs raise the ``error`` beside that.
     """
     code = "server_error" if status >= 500 else "invalid_prompt"
     if is_overflow(status, message):
@@ -131,7 +131,7 @@ def _deferred_error(status: int, message: str, has_begun: bool) -> bytes:
 
 
 def _whole() -> Whole:
-    """Make a response out of its events: the last has it, but for items that some leave out."""
+    """Make a response out of its events: it is in the last one, in some without its items."""
     found: _Json | None = None
     items: dict[int, _Json] = {}
     while (one := (yield)) is not None:
@@ -141,14 +141,14 @@ def _whole() -> Whole:
         elif is_error(one):
             raise ValueError(refusal(500, one))
         elif kind == "response.output_item.done":
-            items[one.get("output_index", len(items))] = one["item"]  # llama.cpp does not count
+            items[one.get("output_index", len(items))] = one["item"]  # llama.cpp sends no index
     if found is None:
         raise ValueError(CUT)
     return found if found.get("output") else found | {"output": [items[at] for at in sorted(items)]}
 
 
 def _events(whole: _Json, _asked: _Json | None) -> bytes:
-    """Return a response as the events that OpenAI's API has for it, one delta for each text."""
+    """Return a response as the events of OpenAI's API, with one delta for each text."""
     if whole.get("object") != "response" or not isinstance(whole.get("output"), list):
         raise ValueError("it is no response")
     status = whole.get("status", "completed")
@@ -184,7 +184,7 @@ def _item_events(item: _Json) -> Iterator[tuple[str, _Json]]:
 
 
 def _part_events(part: _Json, of: _Json) -> Iterator[tuple[str, _Json]]:
-    """Yield the events of one part of an item, which is found by the members ``of``."""
+    """Yield the events of one part of an item; ``of``: members that identify the part."""
     name, member = _PARTS.get(str(part.get("type")), ("", ""))
     around = "reasoning_summary_part" if "summary_index" in of else "content_part"
     yield f"{around}.added", of | {"part": part | ({member: ""} if member else {})}
@@ -228,7 +228,7 @@ RESPONSES = Dialect(
     ),
     says_reused=True,
     end=EndMarks(lambda message: str(message.get("type")) in _LAST, _LAST),
-    # As api.openai.com says it, but without a number: the server's own go on without a gap.
+    # As from api.openai.com, but without a number, so that the server's own have no gap.
     sign=lambda _: event({"type": "keepalive"}),
     sign_waits=True,
     whole=_whole,

@@ -1,4 +1,4 @@
-"""Answers as streams of server-sent events, and as whole bodies: what the APIs have in common."""
+"""Common parts of all APIs' answers, as streams of server-sent events and as whole bodies."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from cacheproxy.core.document.edits import encode
 
 _Json = dict[str, Any]
 COMMENT = b": keep-alive\n\n"
-"""What any stream may carry and means nothing. HTML Standard, section 9.2.6: a line that begins
-with a colon is a comment, against timeouts."""
+"""A comment, which any stream may carry against timeouts: a line that begins with a colon (HTML
+Standard, section 9.2.6)."""
 CUT = "the server's answer ended before it was complete"
-"""What is said of an answer without its end."""
+"""Message for an answer without its end."""
 Whole = Generator[None, _Json | None, _Json]
-"""Is sent the data of a stream's events, one by one, and then None: returns the whole body. So the
-work is done as the events come. Raises ValueError where they make none."""
+"""Generator that makes a whole body from a stream: the data of each event is sent to it as it
+comes, then None, on which it returns the body. Raises ValueError for events that make none."""
 
 
 def event(value: _Json, *, named: bool = True) -> bytes:
-    """Return ``value`` as an event; ``named``: by its member ``type``."""
+    """Return ``value`` as an event; ``named``: whether its ``type`` is the event's, too."""
     name = f"event: {value['type']}\n" if named else ""
     return f"{name}data: {encode(value)}\n\n".encode()
 

@@ -1,1 +1,1 @@
-"""HTTP/1.1 read and written: requests, responses, headers, server-sent events."""
+"""HTTP/1.1: requests, responses, headers, content codings, server-sent events."""

@@ -1,4 +1,4 @@
-"""Content codings undone (RFC 9110, section 8.4.1), piece by piece and within a bound."""
+"""Decoding of content codings (RFC 9110, section 8.4.1), piece by piece and within a bound."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ else:
     from backports import zstd
 
 _LARGEST = 64 << 20
-"""Bytes of a decoded body: a few kilobytes may claim to be gigabytes."""
+"""Bytes of a decoded body at most: a few kilobytes may unpack to gigabytes."""
 _PIECE = 64 << 10
-"""Bytes that are undone at a time."""
+"""Bytes taken in, and given out, by a decoder at a time."""
 _MOST_CODINGS = 4
 _MOST_MEMBERS = 1024
-"""Members of a body (RFC 1952, section 2.2; RFC 8878, section 3): each begins anew, which costs."""
+"""Members of a body at most (RFC 1952, section 2.2; RFC 8878, section 3): each costs a decoder."""
 _WINDOW: dict[int, int] = {zstd.DecompressionParameter.window_log_max: 23}
-"""8 MiB, the most that a coding may use (RFC 9659, section 3)."""
+"""Largest window of the zstd coding: 8 MiB (RFC 9659, section 3)."""
 _NONE = (b"", b"identity")
 _CODINGS = {b"gzip": "gzip", b"x-gzip": "gzip", b"deflate": "deflate", b"zstd": "zstd"}
 
@@ -34,27 +34,27 @@ class CodingError(ValueError):
 
 
 class TooLargeError(CodingError):
-    """A body is larger than it may be once its codings are undone."""
+    """A body exceeds its limit once it is decoded."""
 
 
 def codings_of(headers: Headers) -> list[bytes]:
-    """Return the codings that a body has, in the order in which they were applied."""
+    """Return the codings of a body, in the order in which they were applied."""
     found = values(headers, b"content-encoding")
     return [coding for coding in tokens(found) if coding not in _NONE] if found else found
 
 
 def are_known(codings: Sequence[bytes]) -> bool:
-    """Whether all of ``codings`` can be undone."""
+    """Whether all of ``codings`` can be decoded, and are not too many."""
     return len(codings) <= _MOST_CODINGS and _CODINGS.keys() >= set(codings)
 
 
 def unpack(body: bytes, codings: Sequence[bytes], limit: int) -> bytes:
-    """Return ``body`` with ``codings``, which are known, undone.
+    """Return ``body`` decoded; ``codings`` must be known ones.
 
-    Raises CodingError; TooLargeError where that has more than ``limit`` bytes at any step.
+    Raises CodingError; TooLargeError if any step gives more than ``limit`` bytes.
     """
     unpacker = Unpacker(codings, limit)
-    with BytesIO() as found:  # it is freed at once, whatever an exception's frames keep
+    with BytesIO() as found:  # freed at once, though an exception's frames may refer to it
         for piece in unpacker.feed(body):
             found.write(piece)
         unpacker.close()
@@ -62,9 +62,9 @@ def unpack(body: bytes, codings: Sequence[bytes], limit: int) -> bytes:
 
 
 def decoded(body: bytes, headers: Headers) -> bytes:
-    """Return ``body`` without its content codings, as far as it goes.
+    """Return ``body`` without its content codings, up to the first fault in them.
 
-    Itself if it has none, or if they cannot be undone.
+    It is returned as it is if it has none, or if they cannot be decoded, or give too much.
     """
     codings = codings_of(headers)
     if not are_known(codings):
@@ -81,16 +81,16 @@ def decoded(body: bytes, headers: Headers) -> bytes:
 
 
 class Unpacker:
-    """Undoes ``codings``, which are known, of a body that comes in pieces.
+    """A decoder of ``codings``, which must be known ones, for a body that comes in pieces.
 
-    At no step more than ``limit`` bytes come out.
+    ``limit``: bytes that each step may give at most.
     """
 
     def __init__(self, codings: Sequence[bytes], limit: int) -> None:
         self._layers = [_Layer(_CODINGS[coding], limit) for coding in reversed(codings)]
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Yield what the next bytes of the body come to; raises CodingError."""
+        """Yield the decoded next bytes of the body; raises CodingError."""
         view = memoryview(data)
         for start in range(0, len(data), _PIECE):
             yield from self._through(view[start : start + _PIECE])
@@ -109,7 +109,7 @@ class Unpacker:
 
 
 class _Layer:
-    """Undoes one coding. ``limit``: bytes that may come out."""
+    """A decoder of one coding. ``limit``: bytes that it may give at most."""
 
     def __init__(self, name: str, limit: int) -> None:
         self._name = name
@@ -119,7 +119,7 @@ class _Layer:
 
     def feed(self, data: bytes | memoryview) -> Iterator[bytes]:
         piece = b""
-        while data or len(piece) == _PIECE:  # that may not have been all
+        while data or len(piece) == _PIECE:  # a full piece may not have been all
             if self._member is None:
                 if not data:
                     return
@@ -137,7 +137,7 @@ class _Layer:
             if member.eof:
                 data, self._member = member.unused_data, None
             else:
-                data = getattr(member, "unconsumed_tail", b"")  # zstd's keep it themselves
+                data = getattr(member, "unconsumed_tail", b"")  # zstd has its rest inside
             if piece:
                 yield piece
 
@@ -146,7 +146,7 @@ class _Layer:
             raise self._error()
 
     def _begin(self, first: int) -> Any:
-        """Return what undoes a member that begins with the byte ``first``."""
+        """Return a decoder for a member that begins with the byte ``first``."""
         self._members += 1
         if self._members > (1 if self._name == "deflate" else _MOST_MEMBERS):
             raise self._error()
@@ -154,7 +154,7 @@ class _Layer:
             return zstd.ZstdDecompressor(options=_WINDOW)
         if self._name == "gzip":
             return zlib.decompressobj(31)
-        # zlib's format; or without it, as some send it (RFC 9110, section 8.4.1.2)
+        # zlib's format, or bare deflate data, as some send (RFC 9110, section 8.4.1.2)
         return zlib.decompressobj(15 if first & 15 == zlib.DEFLATED else -15)
 
     def _error(self) -> CodingError:

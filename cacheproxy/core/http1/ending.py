@@ -1,7 +1,7 @@
-"""The end that an answer has in its dialect, if nothing else shows that it is complete.
+"""The end of an answer in its dialect's terms, for bodies that may be cut off without notice.
 
-A body that has no length and is not chunked (HTTP/1.0) ends with its connection, whether the
-server was done or died. Sources: the API references of Anthropic Messages ("Streaming messages"),
+A body without a length that is not chunked (HTTP/1.0) ends with its connection, whether the server
+was done or died. Sources: the API references of Anthropic Messages ("Streaming messages"),
 OpenAI Chat Completions and Responses ("Streaming events"), Ollama's ``docs/api.md``.
 """
 
@@ -12,11 +12,11 @@ from cacheproxy.core.dialects.dialects import spoken
 from cacheproxy.core.document.reader import parsed
 
 _GIVEN_UP = b"error"
-"""With an error a server ends an answer, too, and says so."""
+"""Type or member of a server's error, which ends an answer as well."""
 
 
 class Ending:
-    """Looks for the end of an answer, by its ``marks``. ``is_seen``: it has come."""
+    """The search for the end of an answer, by its ``marks``. ``is_seen``: whether it has come."""
 
     def __init__(self, marks: EndMarks) -> None:
         self.is_seen = False
@@ -28,7 +28,7 @@ class Ending:
         ]
 
     def may_be_in(self, text: bytes) -> bool:
-        """Whether ``text``, one message or several, is worth being shown to ``see``."""
+        """Whether ``text``, one message or several, may have the end in it: then call ``see``."""
         if any(word in text for word in self._words):
             return True
         return any(
@@ -37,7 +37,7 @@ class Ending:
         )
 
     def see(self, kind: bytes, data: bytes) -> None:
-        """Take one message: an event's type and data, or a line without a type."""
+        """Look for the end in one message: an event's type and data, or a line without a type."""
         if self.is_seen:
             return
         name, done = kind.decode("latin-1"), self._marks.done
@@ -51,6 +51,6 @@ class Ending:
 
 
 def ending_of(path: str) -> Ending | None:
-    """Return what looks for the end of an answer to a request for ``path``; None: not known."""
+    """Return the Ending for an answer to a request for ``path``, None if its marks are unknown."""
     marks = spoken(path).end
     return None if marks is None else Ending(marks)

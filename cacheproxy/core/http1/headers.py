@@ -1,4 +1,4 @@
-"""Which headers pass a proxy, in both directions (RFC 9110, section 7.6.1)."""
+"""Selections of headers: those that pass a proxy (RFC 9110, section 7.6.1), credentials, values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from cacheproxy.core.prompt.request import Headers
 
 # "intermediaries ought to remove or replace fields that are known to require removal":
-# the list of RFC 9110, section 7.6.1, and the framing that each side settles for itself.
+# the list of RFC 9110, section 7.6.1, and the framing, which each hop sets for itself.
 _HOP_BY_HOP = frozenset(
     {
         b"connection",
@@ -29,29 +29,29 @@ _HOP_BY_HOP = frozenset(
 )
 
 FOR_PAGES = b"access-control-"
-"""How permissions for web pages of other sites begin: llama-server sends
+"""Prefix of headers that give web pages of other sites permissions: llama-server sends
 ``Access-Control-Allow-Origin: *``, which would let any page read answers."""
 PROBE = b"x-cacheproxy-probe"
-"""Marks a test request, as ``cacheproxy doctor`` sends: relayed like any other, never recorded."""
+"""Header of a test request, as ``cacheproxy doctor`` sends: relayed as others are, not recorded."""
 
 SESSION_ID = re.compile(rb"(?:x-)?(?!x-|parent-|mcp-).+-session-id")
 AGENT_ID = re.compile(rb"x-.+-agent-id")
-"""In which clients name a session, and a subagent of it; in between is whose header it is."""
+"""Headers in which clients name a session, and a subagent; the owner's name is in between."""
 
 _TRAVELS = re.compile(
     rb"trace|span|request-id|correlation|retry|attempt|timeout|idempoten|\bray\b|\bdate$|baggage"
     rb"|^(?:host|via|content-length|content-encoding|expect|priority|accept.*|x-stainless-.*"
     rb"|x-.*-turn-metadata|x-forwarded-(?:host|port|proto))$"
 )
-"""Headers of one request alone, which its retry has with other values."""
+"""Headers of one transmission: a retry of the request has them with other values."""
 CREDENTIALS = frozenset({b"authorization", b"x-api-key", b"api-key"})
-"""By which a server lets somebody in."""
+"""Headers by which a server authenticates a client."""
 _NAME: Any = itemgetter(0)
 _VALUE: Any = itemgetter(1)
 
 
 def credentials_in(headers: Headers, also: frozenset[bytes] = frozenset()) -> Headers:
-    """Return those of ``headers`` that a server lets us in by, and ``also``."""
+    """Return those of ``headers`` that are credentials, or named in ``also`` (lower case)."""
     wanted = CREDENTIALS | also
     return tuple([field for field in headers if field[0].lower() in wanted])
 
@@ -61,7 +61,7 @@ def end_to_end(
 ) -> Headers:
     """Return ``headers`` without the hop-by-hop ones, those that Connection names, and ``also``.
 
-    ``but``: what names that go, too, begin with.
+    ``but``: prefix of further names to leave out.
     """
     gone = _HOP_BY_HOP | also if also else _HOP_BY_HOP
     names = [*map(bytes.lower, map(_NAME, headers))]
@@ -74,10 +74,10 @@ def end_to_end(
 
 
 def lasting(headers: Headers, ignores: Collection[str] = ()) -> list[tuple[bytes, bytes]]:
-    """Return the end-to-end headers that a client's retry has again, in the order of their names.
+    """Return the end-to-end headers that a client's retry repeats, in the order of their names.
 
-    Left out are those that say how one request travels, and those that ``ignores`` names (lower
-    case, ``-`` between the words).
+    The headers of one transmission (trace ids, retry counts …) are left out, and those named in
+    ``ignores`` (lower case, ``-`` between the words).
     """
     found = [(name.lower().replace(b"_", b"-"), value) for name, value in end_to_end(headers)]
     ignored = {name.encode("latin-1", "replace") for name in ignores}
@@ -85,7 +85,10 @@ def lasting(headers: Headers, ignores: Collection[str] = ()) -> list[tuple[bytes
 
 
 def by_name(headers: Headers) -> Callable[[bytes], list[bytes]]:
-    """Return what returns the values of a header, by its name in lower case: no Python call."""
+    """Return a function of a header's name in lower case that returns its values.
+
+    It is a dictionary's own method: no Python code runs in a call.
+    """
     found: defaultdict[bytes, list[bytes]] = defaultdict(list)
     lists = map(found.__getitem__, map(bytes.lower, map(_NAME, headers)))
     deque(map(list.append, lists, map(_VALUE, headers)), 0)
@@ -93,7 +96,7 @@ def by_name(headers: Headers) -> Callable[[bytes], list[bytes]]:
 
 
 def tokens(found: list[bytes]) -> list[bytes]:
-    """Return the comma-separated parts of a header's values, in lower case."""
+    """Return the comma-separated parts of a header's values ``found``, in lower case."""
     return list(map(bytes.strip, b",".join(found).lower().split(b","))) if found else []
 
 

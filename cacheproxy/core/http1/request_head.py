@@ -1,4 +1,4 @@
-"""The head of a request (RFC 9112): what is asked for, and how long the body is."""
+"""The head of a request (RFC 9112): request line, headers, and the length of the body."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from dataclasses import dataclass
 from cacheproxy.core.http1.headers import by_name, tokens
 from cacheproxy.core.prompt.request import Headers
 
-# RFC 3986, section 3.2.2, and a port: an address in brackets, or a name. Nobody's user and
-# password: to RFC 9110, section 4.2.4, these are an error.
+# RFC 3986, section 3.2.2: an address in brackets, or a name; and a port. User and password are an
+# error by RFC 9110, section 4.2.4.
 AUTHORITY = re.compile(
     r"(\[[0-9A-Za-z:.%~_-]+\]|(?:[0-9A-Za-z._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*)(?::[0-9]*)?"
 )
-# RFC 3986, section 3, as far as it matters here: what follows the authority is the upstream's.
+# RFC 3986, section 3: scheme and authority are checked here, the rest by the upstream.
 _URL = re.compile(rb"([A-Za-z][A-Za-z0-9+.-]*+)://([^/?#]*+)(.*)")
 NOT_HTTP = "the request is not valid HTTP/1.1"
 ONE_HOST = "a request has exactly one Host header"
 BAD_HOST = "the Host header names no host"
 _MOST_DIGITS = 32
-"""Of a Content-Length; int() refuses 4300."""
+"""Digits of a Content-Length at most; int() refuses 4300."""
 
 
 def absolute(method: bytes, target: bytes) -> tuple[bytes, bytes, bytes] | None:
-    """Return scheme (lower case), authority and path of a URL; None if it begins like none.
+    """Return scheme (lower case), authority and path of a URL; None if ``target`` is no URL.
 
-    Without a path it asks for ``/``, or with OPTIONS for ``*``, the server as a whole (RFC 9112,
-    sections 3.2.1 and 3.2.4). Raises RequestError for a URL of no host.
+    A URL without a path means ``/``, or with OPTIONS ``*``, the server as a whole (RFC 9112,
+    sections 3.2.1 and 3.2.4). Raises RequestError for a URL without a host.
     """
     found = _URL.fullmatch(target)
     if found is None:
@@ -44,16 +44,16 @@ def absolute(method: bytes, target: bytes) -> tuple[bytes, bytes, bytes] | None:
 
 @dataclass(frozen=True)
 class RequestLimits:
-    """How large a request may be."""
+    """The limits of a request's size."""
 
-    body: int = 64 << 20  #: bytes
-    head: int = 64 << 10  #: bytes, without the target
-    target: int = 32 << 10  #: bytes
-    headers: int = 1000  #: how many
+    body: int = 64 << 20  #: bytes of the body at most
+    head: int = 64 << 10  #: bytes of the head at most, without the target
+    target: int = 32 << 10  #: bytes of the target at most
+    headers: int = 1000  #: number of headers at most
 
 
 class RequestError(ValueError):
-    """The bytes are no request that we take: answer ``status``; the text is one sentence."""
+    """The bytes are no acceptable request. ``status``: status of the answer; the text: its body."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -61,19 +61,19 @@ class RequestError(ValueError):
 
     @classmethod
     def too_large(cls, limits: RequestLimits) -> RequestError:
-        """A body over the limit."""
+        """Return the error for a body over the limit."""
         return cls(413, f"the request body is larger than {limits.body >> 20} MiB")
 
 
 class RequestHead:
-    """Request line and headers, names and values as they came, in their order.
+    """The request line and headers of a request.
 
-    ``method``, ``target``, ``version`` (HTTP/1.0 or HTTP/1.1) and ``headers``: as they came.
-    ``scheme``: of the URL that was the target, in lower case; b"" if it was none. ``values``
-    returns all values of the header of a name in lower case. ``path``: the target without its
-    query. ``length``: bytes of the body; None if it is chunked. ``connection``: what Connection
-    names, in lower case. ``persistent``: whether the client lets the connection serve another
-    request (section 9.3). Raises RequestError where it is ambiguous how long the body is.
+    ``method``, ``target``, ``version`` (HTTP/1.0 or HTTP/1.1), ``headers`` (pairs of name and
+    value): all as they came. ``scheme``: scheme of a target that was a URL, in lower case; b"" if
+    it was none. ``values``: function of a name in lower case that returns the header's values.
+    ``path``: target without its query. ``length``: bytes of the body, None if it is chunked.
+    ``connection``: names in Connection, in lower case. ``persistent``: whether the client lets the
+    connection serve another request (section 9.3). Raises RequestError for an ambiguous length.
     """
 
     __slots__ = (
@@ -106,13 +106,13 @@ class RequestHead:
             self.length = int(length)
 
     def _check(self, codings: list[bytes], lengths: list[bytes]) -> None:
-        """Raise RequestError if it is not chunked and nothing else (section 6.3)."""
+        """Raise RequestError unless the body is chunked, and nothing else (section 6.3)."""
         if lengths or self.version != b"HTTP/1.1":  # section 6.1
             raise RequestError(400, NOT_HTTP)
         found = tokens(codings)
         if found != [b"chunked"]:
-            # Others before it are not understood; without it at the end, there is no telling
-            # where the body ends (section 6.3, 4).
+            # Codings before it are not supported; if it is not the last, the body's end is unknown
+            # (section 6.3, 4).
             is_clear = found[-1] == b"chunked" and found.count(b"chunked") == 1
             why = "a request may only have the Transfer-Encoding chunked"
             raise RequestError(501 if is_clear else 400, why)
@@ -120,17 +120,17 @@ class RequestHead:
     def without(self, names: list[bytes], target: bytes | None = None) -> RequestHead:
         """Return this head without the headers called ``names`` (lower case).
 
-        ``target``: another one, None for its own.
+        ``target``: target in place of its own, unless it is None.
         """
         left = tuple([one for one in self.headers if one[0].lower() not in names])
         wanted = self.target if target is None else target
         return RequestHead(self.method, wanted, self.version, left, self.scheme)
 
     def in_origin_form(self) -> RequestHead:
-        """Return this head with a path for a target that is a URL; its host replaces the Host.
+        """Return this head with the path of a target that is a URL, and the URL's host as Host.
 
-        Section 3.2.2. The Host that came must be one all the same (section 3.2). Raises
-        RequestError. A head with another target is returned as it is.
+        Section 3.2.2. Raises RequestError if the Host that came is not valid (section 3.2). A head
+        with another target is returned as it is.
         """
         url = absolute(self.method, self.target)
         if url is None:
@@ -147,7 +147,7 @@ class RequestHead:
 
     @property
     def expects_continue(self) -> bool:
-        """Whether the client waits for a word before it sends its body (RFC 9110, 10.1.1)."""
+        """Whether the client waits for a 100 before it sends its body (RFC 9110, 10.1.1)."""
         expected = self.values(b"expect")
         return bool(
             expected

@@ -1,4 +1,4 @@
-"""Read HTTP/1.1 requests from bytes (RFC 9112), without any I/O.
+"""Reader of HTTP/1.1 requests from bytes (RFC 9112), without any I/O.
 
 One connection carries many requests, one after another. Where the RFC lets a recipient repair or
 refuse, this reader refuses whatever the next reader might split differently: two lengths for one
@@ -27,13 +27,13 @@ _LONGEST_TRAILERS = 64 << 10
 
 _TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]"
 # Section 3: method SP request-target SP HTTP-version. Only these versions have request lines. The
-# target is more than a URI may hold, and passes as it is.
+# target may have characters that a URI may not, and is passed on as it is.
 _REQUEST_LINE = re.compile(_TOKEN.join((b"(", rb"+) ([\x21-\x7e]+) (HTTP/1\.[01])")))
-# RFC 9110, sections 5.1 and 5.5: all lines at once, which is quick.
+# RFC 9110, sections 5.1 and 5.5: one match for all lines, which is quick.
 _AT_COLON, _STRIPPED = methodcaller("partition", b":"), methodcaller("strip", b" \t")
 _FIELDS = re.compile(rb"(?:%s++:[^\x00-\x08\x0a-\x1f\x7f]*+(?:\r\n|\Z))*+" % _TOKEN)
 _QUOTED = rb'"(?:[\t\x20\x21\x23-\x5b\x5d-\x7e\x80-\xff]|\\[\t\x20-\x7e\x80-\xff])*+"'
-# Section 7.1.1: a name, and perhaps a token or a quoted string.
+# Section 7.1.1: extensions, each a name, and perhaps a token or a quoted string.
 _CHUNK_LINE = re.compile(
     rb"([0-9A-Fa-f]{1,16})"
     rb"(?:[ \t]*+;[ \t]*+%(token)s++"
@@ -41,18 +41,18 @@ _CHUNK_LINE = re.compile(
     rb")*+" % {b"token": _TOKEN, b"quoted": _QUOTED}
 )
 _LONGEST_METHOD = 32
-"""Bytes. The longest one registered has 17."""
+"""Bytes of a method at most: the longest registered one has 17."""
 _START = re.compile(_TOKEN + rb"{1,%d}+(?: ([\x21-\x7e]*)|\Z)" % _LONGEST_METHOD)
-"""What a request line begins with, as far as it has come: the method, and the target."""
+"""Method and target at the beginning of a request line that may not be whole."""
 _LONG_METHOD = re.compile(_TOKEN + rb"{%d}" % (_LONGEST_METHOD + 1))
 _BARE = re.compile(rb"(?<!\r)\n|\r[^\n]")
 _CR = ord("\r")
 
 
 def _line_end(buffer: bytes, at: int, until: int) -> int:
-    """Return where the line from ``at`` ends, -1 if not before ``until``.
+    """Return the end of the line that begins at ``at``, -1 if there is none before ``until``.
 
-    Section 2.2 lets a bare LF end a line. Here it is an error, and nobody waits for another end.
+    Section 2.2 lets a bare LF end a line. Here it raises RequestError, without a wait for a CRLF.
     """
     feed = buffer.find(b"\n", at, until)
     if feed == at or (feed > at and buffer[feed - 1] != _CR):
@@ -61,7 +61,7 @@ def _line_end(buffer: bytes, at: int, until: int) -> int:
 
 
 class _Chunk(Enum):
-    """What comes next of a chunked body."""
+    """The part of a chunked body that comes next."""
 
     SIZE = auto()
     DATA = auto()
@@ -70,11 +70,11 @@ class _Chunk(Enum):
 
 
 class RequestReader:
-    """``feed`` takes bytes; ``read_head``, then ``read_body``, return what there is of a request.
+    """The reader of a connection's requests: ``feed``, then ``read_head``, then ``read_body``.
 
-    They are apart so that a request can be refused for its head alone, whatever came behind it.
-    Both return None while there is not enough, and raise RequestError, after which there is
-    nothing more to be read. ``limits`` may be set between two requests.
+    There are two so that a request can be refused for its head, whatever follows that. Both return
+    None until their part is whole, and raise RequestError, after which the connection cannot be
+    read any more. ``limits`` may be set between two requests.
     """
 
     def __init__(self, limits: RequestLimits) -> None:
@@ -90,17 +90,17 @@ class RequestReader:
 
     @property
     def waiting(self) -> bool:
-        """Whether bytes have come that are not read yet."""
+        """Whether there are bytes that have not been read yet."""
         return self._at < len(self._buffer)
 
     @property
     def size(self) -> int:
-        """How many bytes of a body have been read that is not whole yet."""
+        """Number of bytes read of a body that is not whole yet."""
         return 0 if self._body is None else self._body.size
 
     @property
     def path(self) -> bytes:
-        """What is asked for, without its query, as far as it has come: also after an error."""
+        """The target without its query, as far as it has come; valid after an error, too."""
         if self.head is not None:
             return self.head.path
         longest_line = self.limits.target + self.limits.head
@@ -120,7 +120,7 @@ class RequestReader:
         if not self._skipped and b"\r\n".startswith(buffer[at : at + 2]):
             if len(buffer) - at < 2:
                 return None
-            # Section 2.2: one line too many, behind a body. No more than one.
+            # Section 2.2: one empty line is allowed behind a body.
             self._skipped = True
             self._at = at = at + 2
         if at == len(buffer):
@@ -146,7 +146,7 @@ class RequestReader:
         most = at + len(target) + limits.head
         if end < 0 or end > most:
             if _BARE.search(buffer, max(line_end, at + self._searched), most + 3):
-                raise RequestError(400, NOT_HTTP)  # without waiting for another end
+                raise RequestError(400, NOT_HTTP)  # without a wait for the head's end
             if len(buffer) - 3 > most:
                 raise RequestError(431, f"the headers are larger than {limits.head} bytes")
             self._searched = max(0, len(buffer) - 3 - at)
@@ -164,7 +164,7 @@ class RequestReader:
         length, buffer, at = head.length, self._buffer, self._at
         kept = self._body
         if length is not None and not (kept and kept.size) and len(buffer) - at >= length:
-            body, end = buffer[at : at + length], at + length  # whole at once: no copy but one
+            body, end = buffer[at : at + length], at + length  # whole at once: a single copy
         else:
             if kept is None:
                 kept = self._body = Pieces(length or 0)
@@ -178,7 +178,7 @@ class RequestReader:
                 if kept.size < length:
                     return None
             body = kept.joined()
-        # Be ready for the next request; keep nothing of this one.
+        # Prepare for the next request, and drop all of this one.
         is_all = end == len(buffer)
         self._buffer, self._at = (b"", 0) if is_all else (buffer, end)
         self.head = self._body = None
@@ -197,7 +197,7 @@ class RequestReader:
         return tuple(zip(names, map(_STRIPPED, values), strict=True))
 
     def _read_chunks(self, body: Pieces) -> bool:
-        """Read all chunks that have come (section 7.1); return whether the last was among them."""
+        """Add all chunks that have come to ``body`` (section 7.1); return whether it is whole."""
         buffer, at, size, done = self._buffer, self._at, len(self._buffer), False
         while at < size and not done:
             if self._next is _Chunk.DATA:
@@ -216,7 +216,7 @@ class RequestReader:
                 at += 2
                 self._next = _Chunk.SIZE
             end = _line_end(buffer, at, size)
-            line = (size - 1 if end < 0 else end) - at  # at least so long
+            line = (size - 1 if end < 0 else end) - at  # its length at least
             if self._next is _Chunk.TRAILERS:
                 if line + 2 > self._left:
                     raise RequestError(400, NOT_HTTP)
@@ -235,7 +235,7 @@ class RequestReader:
                 self._left = size_of_chunk or _LONGEST_TRAILERS
             elif _FIELDS.fullmatch(buffer, at, end) is None:
                 raise RequestError(400, NOT_HTTP)
-            else:  # dropped: few agents read trailers, and HTTP/1.0 clients send none
+            else:  # trailers are dropped: few read them, and HTTP/1.0 has none
                 self._left -= line + 2
                 done = not line
             at = end + 2

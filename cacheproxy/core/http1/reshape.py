@@ -1,4 +1,4 @@
-"""An answer's bytes on their way to a client that asked for another form than its server gave."""
+"""Transforms of an answer's bytes for a client that asked for another form than the server's."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from cacheproxy.core.http1.response_reader import ResponseError
 from cacheproxy.core.http1.sse import EventReader
 
 _LARGEST = 64 << 20
-"""Bytes of an answer that is gathered or unpacked."""
+"""Bytes of an answer that is gathered or unpacked, at most."""
 
 
 class SaidError(ResponseError):
-    """The answer is an error, and these are the server's words."""
+    """The answer is an error; the text is the server's message."""
 
 
 class Transform(Protocol):
-    """Says the same in another form: ``feed`` the server's bytes, ``close`` when all have come.
+    """A change of an answer's form: ``feed`` the server's bytes, ``close`` after the last.
 
-    What makes no sense raises ResponseError: then the answer is broken off.
+    Both raise ResponseError for bytes that make no sense: the caller breaks the answer off.
     """
 
     def feed(self, data: bytes) -> bytes:
-        """Return what goes on to the client of ``data``, any piece of the server's body."""
+        """Return the bytes for the client so far; ``data``: any piece of the server's body."""
 
     def close(self) -> bytes:
-        """Return the rest."""
+        """Return the rest for the client."""
 
 
 class AsWhole:
-    """A stream of events as the whole body of ``dialect``, which comes at the end."""
+    """The transform of a stream into the whole body of ``dialect``, which comes at the end."""
 
     def __init__(self, dialect: Dialect) -> None:
         if dialect.whole is None:
@@ -50,7 +50,7 @@ class AsWhole:
         next(self._whole)
 
     def feed(self, data: bytes) -> bytes:
-        """Take events; raises ResponseError where one is an error, or cannot be understood."""
+        """Add events; raises ResponseError if one is an error, or cannot be understood."""
         self._left -= len(data)
         if self._left < 0:
             raise ResponseError(_TOO_LARGE)
@@ -71,7 +71,7 @@ class AsWhole:
         return b""
 
     def close(self) -> bytes:
-        """Return the whole body; raises ResponseError where the stream had no end."""
+        """Return the whole body; raises ResponseError if the stream had no end."""
         try:
             self._whole.send(None)
         except TypeError:
@@ -79,33 +79,36 @@ class AsWhole:
         except ValueError as error:
             raise ResponseError(str(error)) from None
         except StopIteration as done:
-            if done.value is None:  # what came made no sense, and that was raised
+            if done.value is None:  # an error in ``feed`` has ended the generator before
                 raise ResponseError(CUT) from None
             return encode(done.value).encode()
         raise AssertionError("None is the end")
 
 
 class Gathered:
-    """A whole body as what ``made`` makes of it, which comes at the end."""
+    """The transform of a whole body by the function ``made``, whose result comes at the end."""
 
     def __init__(self, made: Callable[[bytes], bytes]) -> None:
         self._made = made
         self._body = Pieces()
 
     def feed(self, data: bytes) -> bytes:
-        """Keep ``data``; raises ResponseError where that is too much."""
+        """Add ``data``; raises ResponseError if that is too much."""
         self._body.add(data)
         if self._body.size > _LARGEST:
             raise ResponseError(_TOO_LARGE)
         return b""
 
     def close(self) -> bytes:
-        """Return what was made; raises ResponseError where the body is no answer."""
+        """Return the result; raises ResponseError if the body is no answer."""
         return self._made(self._body.joined())
 
 
 class AsStream(Gathered):
-    """A whole body as a stream of events of ``dialect``, which comes at the end."""
+    """The transform of a whole body into a stream of ``dialect``, which comes at the end.
+
+    ``asked``: body of the request, if that is known.
+    """
 
     def __init__(self, dialect: Dialect, asked: dict[str, Any] | None = None) -> None:
         if dialect.events is None:
@@ -125,9 +128,9 @@ def _streamed(events: Callable[[Any, Any], bytes], body: bytes, asked: Any) -> b
 
 
 class Recognised:
-    """A body that is a stream of ``events`` or a ``whole`` one: by how it begins, not by its label.
+    """The choice between two transforms by how a body begins, whatever its Content-Type.
 
-    Each is what it goes through, None where it goes on as it is.
+    ``events``: transform of a stream; ``whole``: of a whole body. None leaves it as it is.
     """
 
     def __init__(self, events: Transform | None, whole: Transform | None) -> None:
@@ -136,7 +139,7 @@ class Recognised:
         self._through: Transform | None = None
 
     def feed(self, data: bytes) -> bytes:
-        """Return what goes on of ``data``; raises ResponseError where it is neither."""
+        """Return the bytes for the client so far; raises ResponseError if the body is neither."""
         if self._begun is not None:
             data = self._begun + data
             start = data.removeprefix(_BOM).lstrip(b" \t\r\n")
@@ -151,21 +154,21 @@ class Recognised:
         return data if self._through is None else self._through.feed(data)
 
     def close(self) -> bytes:
-        """Return the rest; raises ResponseError where nothing has come."""
+        """Return the rest; raises ResponseError if the body ended before it could be recognised."""
         if self._begun is not None:
             raise ResponseError(CUT)
         return b"" if self._through is None else self._through.close()
 
 
 class EachEvent:
-    """A stream whose events each go through ``edit``, which gets their bytes, the end included."""
+    """The transform of a stream's events by ``edit``, one at a time, as bytes with their end."""
 
     def __init__(self, edit: Callable[[bytes], bytes]) -> None:
         self._edit = edit
         self._rest = b""
 
     def feed(self, data: bytes) -> bytes:
-        """Return the events that are whole now; raises ResponseError where one is too large."""
+        """Return the events completed by ``data``; raises ResponseError if one is too large."""
         *events, self._rest = _EVENT.split(self._rest + data)
         if len(self._rest) > _LARGEST:
             raise ResponseError(_TOO_LARGE)
@@ -178,7 +181,7 @@ class EachEvent:
 
 
 class Ended:
-    """A stream that goes on as it is; raises ResponseError at its close if its end has not come."""
+    """The check of an unchanged stream: its close raises ResponseError if its end has not come."""
 
     def __init__(self, ending: Ending) -> None:
         self._ending = ending
@@ -191,7 +194,7 @@ class Ended:
         return data
 
     def close(self) -> bytes:
-        """Return nothing. An event needs no empty line after it here."""
+        """Return nothing; raises ResponseError. The last event may come without its empty line."""
         self.feed(b"\n\n")
         if not self._ending.is_seen:
             raise ResponseError(CUT)
@@ -199,7 +202,7 @@ class Ended:
 
 
 class Unpacked:
-    """A body without its ``codings``; raises ResponseError where one is not known."""
+    """The transform of a body that takes its ``codings`` off; raises ResponseError for unknown."""
 
     def __init__(self, codings: Sequence[bytes]) -> None:
         if not are_known(codings):
@@ -207,7 +210,7 @@ class Unpacked:
         self._unpacker = Unpacker(codings, _LARGEST)
 
     def feed(self, data: bytes) -> bytes:
-        """Return what ``data`` comes to."""
+        """Return ``data`` decoded."""
         try:
             return b"".join(self._unpacker.feed(data))
         except TooLargeError:
@@ -216,7 +219,7 @@ class Unpacked:
             raise ResponseError(_NOT_PACKED) from None
 
     def close(self) -> bytes:
-        """Return nothing: see that the body has ended."""
+        """Return nothing; raises ResponseError if the coded body is cut off."""
         try:
             self._unpacker.close()
         except CodingError:
@@ -232,7 +235,7 @@ class Chain:
         self._second = second
 
     def feed(self, data: bytes) -> bytes:
-        """Return what goes on of ``data``."""
+        """Return ``data`` after both transforms."""
         return self._second.feed(self._first.feed(data))
 
     def close(self) -> bytes:
@@ -242,7 +245,7 @@ class Chain:
 
 _NO_STREAM = "the upstream did not answer with a stream"
 _BOM, _FIELDS = b"\xef\xbb\xbf", (b":", b"data", b"event", b"id", b"retry")
-"""What a stream begins with (HTML Standard, section 9.2.5)."""
+"""Beginnings of a stream (HTML Standard, section 9.2.5)."""
 _LONGEST_START = 64 << 10
 _EVENT = re.compile(rb"(\n\n|\r\n\r\n|\r\r)")
 _TOO_LARGE = f"the server's answer is larger than {_LARGEST >> 20} MiB"

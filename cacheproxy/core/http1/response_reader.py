@@ -1,9 +1,9 @@
-"""Read one HTTP/1.1 response from bytes (RFC 9112), without any I/O.
+"""Reader of one HTTP/1.1 response from bytes (RFC 9112), without any I/O.
 
 One connection carries one response here; bytes after its end are ignored. Where the RFC lets a
 recipient repair or refuse, this reader refuses a response that the next reader might split
-differently. Heads are read here, since llhttp takes some that we refuse; chunks by llhttp. Trailers
-are dropped, whatever they say: the body has ended before them (section 7.1.2).
+differently. Heads are parsed here, since llhttp accepts some that we refuse; chunks by llhttp.
+Trailers are dropped, valid or not: the body has ended before them (section 7.1.2).
 """
 
 from __future__ import annotations
@@ -19,37 +19,38 @@ from cacheproxy.core.http1.headers import by_name, tokens
 from cacheproxy.core.prompt.request import Headers
 
 LONGEST_HEAD = 256 << 10
-"""Bytes of status line and headers; also of trailers, and of whatever else is no chunk's data."""
+"""Bytes of status line and headers at most; also of trailers and chunk framing together."""
 _MOST_INTERIM = 32
 _MOST_FRAMING = 64
-"""Bytes of framing to one of a body, at most: a chunk of one byte may have 24 and an extension."""
+"""Bytes of framing for each byte of a body that do not count against ``LONGEST_HEAD``: a chunk of
+one byte may have 24 and an extension."""
 _NO_LENGTH = "the upstream's Content-Length is not a valid number"
 _BROKEN = "the upstream's chunk framing is broken"
 _CHUNK = b""
-"""The piece that stands for the line before a chunk's data, or before trailers."""
+"""Mark among the pieces for a chunk's size line, which comes before data, or before trailers."""
 _CHUNKED_HEAD = b"HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
-"""What llhttp is shown before chunks, whatever the head was."""
+"""Head given to llhttp before the chunks, whatever the real one was."""
 
 _TEXT = rb"[^\x00-\x08\x0a-\x1f\x7f]"
-"""No control character: a client or its terminal might make something of it."""
-# Section 4: status-line = HTTP-version SP status-code SP [ reason-phrase ]; the last SP is
-# left out by some servers.
+"""A character of a text: no control character, to which a client or terminal might react."""
+# Section 4: status-line = HTTP-version SP status-code SP [ reason-phrase ]; some servers leave
+# out the last SP.
 _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: (%s*))?" % _TEXT)
-# RFC 9110, section 5.1 and 5.5: a name and a value, which the end of the line ends.
+# RFC 9110, sections 5.1 and 5.5: a name, and a value up to the end of the line.
 _FIELD = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):(" + _TEXT + rb"*)(?:\r\n|\Z)")
 _HEAD_END = b"\r\n\r\n"
 _BARE_LF = re.compile(rb"(?<!\r)\n")
-"""Section 2.2 lets one end a line. Where the next reader does not, the rest is a header's value."""
+"""A bare LF, which may end a line by section 2.2; a reader that disagrees joins the two lines."""
 _OBS_FOLD = re.compile(rb"\r\n[ \t]+")
 
 
 class ResponseHead:
-    """Status and headers.
+    """The head of a response: status and headers.
 
-    ``status``: its code (RFC 9110, section 15), with the phrase ``reason`` behind it. ``headers``:
-    pairs of name and value as they came. ``length``: bytes of the body as announced; None: not
-    known before its end. ``values`` returns all values of the header of a name in lower case.
-    ``content_type``: the media type with its parameters, in lower case; empty if there is none.
+    ``status``: status code (RFC 9110, section 15); ``reason``: the phrase behind it. ``headers``:
+    pairs of name and value as they came. ``length``: bytes of the body as announced, None if they
+    are not known before its end. ``values``: function of a name in lower case that returns the
+    header's values. ``content_type``: media type and parameters in lower case, empty if missing.
     """
 
     __slots__ = ("content_type", "headers", "length", "reason", "status", "values")
@@ -70,7 +71,7 @@ class ResponseHead:
 
 
 class ResponseError(ValueError):
-    """The upstream's bytes are no response we can pass on."""
+    """The upstream's bytes are no response that can be passed on."""
 
 
 class _State(Enum):
@@ -82,10 +83,11 @@ class _State(Enum):
 
 
 class ResponseReader:
-    """``feed(bytes)`` returns the body bytes they hold; ``close()`` when the connection ends.
+    """The reader of a response to a request with ``method``.
 
-    ``head`` is None until the final response's head is whole; ``done`` says that the body is.
-    Both methods raise ResponseError.
+    ``feed`` takes bytes and returns those of the body among them; ``close`` takes the connection's
+    end. Both raise ResponseError. ``head``: the final response's head, None until it is whole;
+    ``done``: whether the body is whole.
     """
 
     def __init__(self, method: bytes) -> None:
@@ -103,7 +105,7 @@ class ResponseReader:
         self._framing = 0
 
     def feed(self, data: bytes) -> bytes:
-        """Take the next bytes; return the body bytes among them, without their framing."""
+        """Return the body's bytes in ``data``, the next bytes received, without framing."""
         if self._state is _State.HEAD:
             self._head += data
             while self._state is _State.HEAD:
@@ -160,7 +162,7 @@ class ResponseReader:
         return True
 
     def _begin_body(self, head: ResponseHead) -> None:
-        """Settle the body's length by RFC 9112, section 6.3, in its order."""
+        """Determine the body's length by the steps of RFC 9112, section 6.3, in their order."""
         lengths, codings = head.values(b"content-length"), head.values(b"transfer-encoding")
         if lengths:
             announced = lengths[0]
@@ -169,7 +171,7 @@ class ResponseReader:
                 announced = lengths[0]
             if len(set(lengths)) > 1 or not announced.isdigit() or len(announced) >= 19:
                 raise ResponseError(_NO_LENGTH)
-            if len(lengths) > 1:  # they agree, and one is left (RFC 9110, section 8.6)
+            if len(lengths) > 1:  # equal ones become one header (RFC 9110, section 8.6)
                 kept = [field for field in head.headers if field[0].lower() != b"content-length"]
                 fields = (*kept, (b"Content-Length", announced))
                 head = ResponseHead(head.status, head.reason, fields)
@@ -198,13 +200,13 @@ class ResponseReader:
         self.head, self.done = head, self._state is _State.DONE
 
     def _read_chunks(self, data: bytes) -> bytes:
-        """Return the data of the chunks in ``data``, so that a read makes one write."""
+        """Return the data of all chunks in ``data``, joined, so that one read makes one write."""
         pieces, chunks = self._pieces, self._chunks
         assert chunks is not None
         try:
             chunks.feed_data(data)
         except HttpParserError:
-            # A chunk's first byte may be any, so that nothing but a trailer can be wrong there.
+            # Right after a size line, any byte is a chunk's data: only a trailer can be wrong.
             if not self._ended and pieces[-1:] != [_CHUNK]:
                 raise ResponseError(_BROKEN) from None
             self._ended.append(True)

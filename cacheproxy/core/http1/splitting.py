@@ -1,4 +1,4 @@
-"""A response body, split into its messages: the one place that does, whoever reads them."""
+"""The split of a response body into its messages, for all its readers."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from cacheproxy.core.http1.sse import Event, EventReader
 
 
 class Splitter:
-    """Splits a body of ``content_type`` into events of a stream, lines, or the one JSON value.
+    """The split of a body of ``content_type`` into events, lines, or the one JSON value.
 
-    ``feed`` gives what is whole, ``rest`` what is left at the end of the body. A line or value of
+    ``feed`` returns whole messages, ``rest`` the remainder at the body's end. A line or value of
     more than ``longest`` bytes is left out (``has_dropped``), as EventReader does with events.
-    ``is_one``: the whole body is one message; ``is_stream``: it is made of events.
+    ``is_one``: whether the whole body is one message; ``is_stream``: whether it is made of events.
     """
 
     def __init__(self, content_type: str, longest: int) -> None:
@@ -40,9 +40,9 @@ class Splitter:
         return found
 
     def rest(self) -> list[Event]:
-        """Return the message that has not ended, at the end of the body; [] if it was too long.
+        """Return the message that the body's end completes; [] if it was too long.
 
-        An event needs no empty line after it here.
+        An event is complete there without its empty line.
         """
         if self._events is not None:
             return self._events.feed(b"\n\n")

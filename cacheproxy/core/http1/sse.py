@@ -10,22 +10,22 @@ import msgspec
 
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 _LONGEST_LINE = 16 << 20
-"""Bytes in a line or event, above which it is dropped: a bad server costs bounded memory."""
+"""Bytes of a line or event at most; a longer one is dropped, so that memory stays bounded."""
 _USUAL = re.compile(rb"(?:event: ?([^\r\n]*)\r?\n)?data: ?([^\r\n]*)")
-"""A whole event as all model servers write it, without the empty line."""
+"""A whole event in the form of all model servers, without the empty line."""
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
     """One event of a stream."""
 
-    type: bytes  #: its ``event:`` field, empty if it has none
-    data: bytes  #: its ``data:`` lines, joined by LF
+    type: bytes  #: value of the ``event:`` field, empty if there is none
+    data: bytes  #: values of the ``data:`` fields, joined by LF
 
 
 class EventReader:
-    """Splits a stream into events, whatever the chunks: ``feed(bytes)`` gives what is whole.
+    """The split of a stream into events, in whichever pieces its bytes come.
 
-    Events that come whole are not read line by line.
+    Events that come whole are matched as a whole, others read line by line.
     """
 
     def __init__(self) -> None:
@@ -42,8 +42,8 @@ class EventReader:
     def feed(self, data: bytes, only: Callable[[bytes], bool] | None = None) -> list[Event]:
         """Return the events that ``data`` completes.
 
-        ``only``: whether a text, of one event or several, may hold an event that is asked for;
-        others may be left out.
+        ``only``: function of a text, one event or several, that returns whether the caller wants an
+        event in it; the others may be left out.
         """
         begun, between = 0, self._between
         if not self._is_between or not between:
@@ -72,8 +72,8 @@ class EventReader:
         return events
 
     def _feed(self, data: bytes) -> list[Event]:
-        """Read it line by line."""
-        if self._after_cr and data:  # the CR has ended its line; an LF now belongs to it
+        """Return the events that ``data`` completes, read line by line."""
+        if self._after_cr and data:  # an LF after a CR at the end of the last piece is one line end
             data = data.removeprefix(b"\n")
             self._after_cr = False
         if not data:
@@ -107,7 +107,7 @@ class EventReader:
 
     def _line(self, line: bytes | None) -> Event | None:
         if line is None:
-            self._size = _LONGEST_LINE + 1  # the event it belongs to is not whole
+            self._size = _LONGEST_LINE + 1  # the line's event is dropped, too
             return None
         if self._first:
             line, self._first = line.removeprefix(codecs.BOM_UTF8), False
