@@ -1,4 +1,4 @@
-"""An answer's other form, signs of life and late errors, of each API that streams events.
+"""An answer's other form, signs of life and deferred errors, of each API that streams events.
 
 What the official SDKs make of them is tested in tests/sdk/test_forms.py.
 """
