@@ -1,1 +1,1 @@
-"""A conversation: its session and lanes, where a turn differs from the last, its usage."""
+"""Conversations: sessions and lanes, the difference of a turn from the one before, usage."""

@@ -1,4 +1,4 @@
-"""One conversation: what the store remembers of it between turns."""
+"""One conversation: the state that the store has of it between turns."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ _COST, _TURNS, _REQUEST = map(attrgetter, ("cost", "turns", "request"))
 
 @dataclass(eq=False, slots=True)
 class Conversation:
-    """The lanes of one session, how the model spelled its tool calls, what it thought."""
+    """The lanes of one session, with the spelling of its tool calls, and its reasoning."""
 
-    session: Session  #: whose it is
-    root: Session | None = None  #: the session that it works for; None: nobody's
-    lanes: list[Lane] = field(default_factory=list)  #: in the order of their first requests
+    session: Session  #: the session
+    root: Session | None = None  #: session that this one works for, None if there is none
+    lanes: list[Lane] = field(default_factory=list)  #: lanes in the order of their first requests
     calls: dict[str, str] = field(default_factory=dict)
-    """The arguments of tool calls as the model wrote them, by the calls' ids."""
+    """Arguments of tool calls as the model wrote them, by the calls' ids."""
     thoughts: Thoughts = field(default_factory=Thoughts)  #: reasoning that may be put back
-    histories: Histories = field(default_factory=Histories)  #: requests whose values may be
-    cost: int = 0  #: bytes that all of it took when it was last counted
+    histories: Histories = field(default_factory=Histories)  #: sources of values to be put back
+    cost: int = 0  #: bytes of all this when it was last counted
 
     @property
     def main(self) -> int:
-        """The lane that is the conversation: with tools before those without, then the longest.
+        """Number of the lane that is the conversation itself: with tools if any has, the longest.
 
-        It may change as more comes: a title is asked for before the first turn.
+        It may change: a client may ask for a title before the first turn.
         """
         best, main = (False, 0), 0
         for lane in self.lanes:
@@ -46,9 +46,9 @@ class Conversation:
         return main
 
     def count(self, lane: Lane | None = None) -> int:
-        """Count the bytes that it takes, roughly, and return how many more that is than before.
+        """Count the bytes of the conversation, roughly, and return by how many they have grown.
 
-        ``lane``: the one that has changed since.
+        ``lane``: the lane that has changed since the last count.
         """
         if lane is not None:
             lane.count()
@@ -60,18 +60,18 @@ class Conversation:
         return self.cost - was
 
     def lane(self, number: int) -> Lane | None:
-        """Return the lane with that number, None where it was forgotten."""
+        """Return the lane with that number, None if it was forgotten."""
         at = number - self.lanes[0].number if self.lanes else -1
         return self.lanes[at] if 0 <= at < len(self.lanes) else None
 
     def place(self, lane: Lane, *, replaced: bool = False) -> Place:
-        """Return where the last turn of ``lane`` stands."""
+        """Return the place of the last turn of ``lane``."""
         is_main = lane.number == self.main
         is_side, beside = (False, 0) if is_main else (self.is_beside(lane), lane.number + 1)
         return Place(lane.number, lane.turns, is_side, replaced, root=self.root, beside=beside)
 
     def is_beside(self, lane: Lane) -> bool:
-        """Whether ``lane`` is beside the conversation: siblings, with one head, are not."""
+        """Whether ``lane`` is beside the conversation; siblings with the same head are not."""
         main = self.lane(self.main)
         if main is lane or main is None or sum(map(bool, map(_TURNS, self.lanes))) < 2:
             return False
@@ -82,14 +82,14 @@ class Conversation:
 
 
 class Spellings:
-    """The arguments of tool calls, by the call's id.
+    """The arguments of tool calls as the model wrote them, by the call's id.
 
-    Anthropic clients keep a call's ``input`` as a value and spell it anew when they send it back:
-    other spaces, other escapes, ``1`` for ``1.0``. A server that reads its own text again reuses
-    the prompt; one that reads another does not.
+    Anthropic clients store a call's ``input`` as a value and spell it anew when they send it back:
+    other spaces, other escapes, ``1`` for ``1.0``. A server reuses the prompt only if it gets its
+    own spelling again.
 
-    ``known``: what is remembered, of all conversations; ``keep``: remembers one more, as that of
-    one conversation. Safe to use from several threads.
+    ``known``: arguments of all conversations' calls; ``keep``: function of id and arguments that
+    adds a call of one conversation. Safe to use from several threads.
     """
 
     def __init__(
@@ -101,14 +101,14 @@ class Spellings:
         self._keep = self._known.__setitem__ if keep is None else keep
 
     def keep(self, call: str, text: str) -> None:
-        """Remember that the call with the id ``call`` has the arguments ``text``, a JSON object."""
+        """Add the call with the id ``call`` and the arguments ``text``, a JSON object."""
         self._keep(call, text)
 
     def find(self, call: str, text: str, value: Any) -> str:
         """Return the arguments as the model wrote them, else ``text``.
 
-        ``text``: how the client spells them; ``value``: what that means. Only a text that means
-        the same is put in its place: a client may have changed the call.
+        ``text``: the client's spelling; ``value``: its parsed value. The model's spelling must mean
+        the same, since a client may have changed the call.
         """
         kept = self._known.get(call)
         if kept is None or kept == text:

@@ -1,8 +1,8 @@
-"""Where two prompts begin to differ, and how a request is akin to one before it.
+"""The first difference of two prompts, and the kinship of a request with earlier ones.
 
-Akin is whose system text it has, and how much of its history. Compared for that is what the rules
-have left of both, before pins put anything back, and without the fields that rules pin: those
-change from turn to turn in one conversation. So does the spelling of a call.
+Kinship is measured by system text and common messages. Both requests are compared as the rules have
+left them, before pins put values back, and without the fields that rules pin, which change from
+turn to turn in one conversation; so does the spelling of calls, which does not count either.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ _IS_ANSWER = attrgetter("is_answer")
 _SAID = attrgetter("role", "text")
 _LONG = 4096
 _MOST_BY_WORDS = 1 << 20
-"""Characters to be compared word by word: 20 MB took seven seconds."""
+"""Characters to compare word by word, at most: 20 MB took seven seconds."""
 
 
 class Parting(NamedTuple):
     """The first place where a prompt differs from the one before it in its session."""
 
     shared: int  #: characters equal from the start, in template order
-    was: Segment | None  #: the segment of the earlier prompt that differs; None: it has ended
-    now: Segment | None  #: that of the later prompt; None: it has ended
-    was_at: int  #: where in ``was``, in characters
-    now_at: int  #: where in ``now``, in characters
+    was: Segment | None  #: segment of the earlier prompt that differs, None at its end
+    now: Segment | None  #: segment of the later prompt that differs, None at its end
+    was_at: int  #: place of the difference in ``was``, in characters
+    now_at: int  #: place of the difference in ``now``, in characters
     part: Part = Part.MESSAGES
-    """What the break is named after: the part that changed, also where the last of its segments has
-    gone and the next part follows sooner."""
+    """Part of the prompt that changed, after which the break is named; if a part has lost its last
+    segment, that part, not the one that follows sooner."""
 
     @property
     def path(self) -> str:
@@ -63,10 +63,10 @@ class Parting(NamedTuple):
 
 
 def parting(before: Prompt, after: Prompt) -> Parting:
-    """Return where ``after`` leaves ``before``; linear in the shared text.
+    """Return the first difference of ``after`` from ``before``; linear in the shared text.
 
-    The prompts are compared as texts, so it does not matter how they are cut into segments. The
-    pieces that both have are passed over: all there is before, as a rule.
+    The prompts are compared as texts, however they are cut into segments. Pieces that both have are
+    skipped: most often these are all of ``before``.
     """
     ours, theirs = before.pieces, after.pieces
     same = min(len(ours), len(theirs))
@@ -95,7 +95,7 @@ def parting(before: Prompt, after: Prompt) -> Parting:
             one_before, was, at_was = was, next(left, None), 0
         if at_now == len(now.text):
             other_before, now, at_now = now, next(right, None), 0
-    # A text that has lost or got a line end parts from the sign that the next message begins.
+    # A text that has lost or got a line end differs from the mark of the next message's beginning.
     if at_was and not at_now and other_before is not None and was is not None and is_mark(was):
         shared, now, at_now, at_was = shared - at_was, other_before, _end(other_before, at_was), 0
     elif at_now and not at_was and one_before is not None and now is not None and is_mark(now):
@@ -124,7 +124,8 @@ def _end(segment: Segment, chars: int) -> int:
 def taken_back(before: Prompt, left: Parting, after: Prompt) -> int:
     """Return how many characters of ``before`` its client has taken back, or put in other words.
 
-    Those behind the place where they part that ``after`` has nowhere behind it.
+    They are the characters behind the first difference, ``left``, that ``after`` does not have
+    anywhere behind it.
     """
     if left.was is None:
         return 0
@@ -138,7 +139,7 @@ def taken_back(before: Prompt, left: Parting, after: Prompt) -> int:
 
 
 def _behind(prompt: Prompt, segment: Segment | None, at: int) -> dict[str, int]:
-    """Return how often each text of ``prompt`` stands behind that place."""
+    """Return how often each text of ``prompt`` occurs behind character ``at`` of ``segment``."""
     times: dict[str, int] = {}
     if segment is None:
         return times
@@ -152,10 +153,10 @@ def _behind(prompt: Prompt, segment: Segment | None, at: int) -> dict[str, int]:
 
 
 class Kinship:
-    """Compares a request, whose prompt is ``prompt``, with others.
+    """The comparison of a request, whose prompt is ``prompt``, with others.
 
-    ``pins``: the rules that pin. ``is_named``: its client names its session. ``has_answers``: the
-    model has spoken in it.
+    ``pins``: rules that pin values. ``is_named``: whether the client names its session.
+    ``has_answers``: whether the request has an answer of the model.
     """
 
     def __init__(
@@ -171,18 +172,18 @@ class Kinship:
         self._own: list[Rule] | None = None
 
     def system(self) -> int:
-        """Return a number for the whole system text without pinned fields."""
+        """Return a hash of the whole system text without pinned fields."""
         segments = [segment for piece in self.prompt.head for segment in piece.segments]
         return hash(tuple([self._lasting(one.path, one.text) for one in segments]))
 
     def has_system_of(self, other: Prompt) -> bool:
-        """Whether the whole system text is that of ``other``, but for pinned fields."""
+        """Whether the whole system text equals that of ``other``, but for pinned fields."""
         ours, theirs = self.prompt.head, other.head
         same = len(ours) == len(theirs)
         return same and (ours == theirs or all(map(self._is_alike, ours, theirs)))
 
     def shared(self, other: Prompt) -> int:
-        """Return how many messages at the start are those of ``other``, but for pinned fields."""
+        """Return how many leading messages equal those of ``other``, but for pinned fields."""
         ours, theirs = self.pieces, other.made.run.pieces
         for number in unlike(ours, theirs):
             if not self._is_alike(ours[number], theirs[number]):
@@ -190,7 +191,7 @@ class Kinship:
         return min(len(ours), len(theirs))
 
     def answers(self, start: int = 0, end: int | None = None) -> int:
-        """Return how many answers of the model begin in the messages from ``start`` to ``end``."""
+        """Return the number of the model's answers that begin in messages ``start`` to ``end``."""
         if self._begun is None:
             self._begun = self.answers_from(0)
         first = bisect_left(self._begun, start)
@@ -198,7 +199,10 @@ class Kinship:
         return max(0, last - first)
 
     def answers_from(self, start: int) -> list[int]:
-        """Return where answers begin in the messages from ``start`` on; part of one is another."""
+        """Return the indexes of messages from ``start`` on that begin an answer.
+
+        A message at ``start`` in the middle of an answer counts as a beginning.
+        """
         pieces = self.pieces
         return [
             number
@@ -207,20 +211,20 @@ class Kinship:
         ]
 
     def said(self, start: int) -> int:
-        """Return the number of the answer whose messages begin at ``start`` (``answer.said``)."""
+        """Return the hash of the answer whose messages begin at ``start`` (``answer.said``)."""
         _, messages = messages_of(self._request)
         ends = (at for at in range(start, len(self.pieces)) if not self.pieces[at].is_answer)
         return said_in(messages[start : next(ends, None)])
 
     def answered(self, end: int) -> int:
-        """Return how many messages there are up to the last answer before message ``end``."""
+        """Return the number of messages up to the end of the last answer before message ``end``."""
         end = min(end, len(self.pieces))
         while end and not self.pieces[end - 1].is_answer:
             end -= 1
         return end
 
     def has_answers_of(self, other: Prompt) -> bool:
-        """Whether it has all answers in ``other``, of which there are some."""
+        """Whether the request begins with all answers of ``other``, which has at least one."""
         ours = [list(map(_SAID, one.segments)) for one in self.pieces if one.is_answer]
         theirs = [list(map(_SAID, one.segments)) for one in other.made.run.pieces if one.is_answer]
         return bool(theirs) and ours[: len(theirs)] == theirs
@@ -241,27 +245,25 @@ class Kinship:
         return True
 
     def _lasting(self, pointer: str, text: str) -> str:
-        """Return ``text`` without what the rules pin there."""
+        """Return ``text`` at ``pointer`` without the values that rules pin there."""
         known = self._known.get((pointer, text))
         if known is None:
             known = text
-            if self._own is None and len(text) > _LONG:  # to look for literals takes longer there
+            if self._own is None and len(text) > _LONG:  # the search for literals would cost more
                 self._own = [pin for pin in self._pins if is_for(pin, self._request)]
             for pin in self._pins if self._own is None else self._own:
-                # What a body must hold for a rule to look at it stands in its field, as a rule.
+                # A rule's literals, which the body must have, are usually in the pinned field.
                 if pin.literals and not any(map(text.__contains__, pin.literals)):
                     continue
                 if is_for(pin, self._request):
-                    with suppress(
-                        SlowPatternError
-                    ):  # it will be left out, and named, where it edits
+                    with suppress(SlowPatternError):  # reported when the rule edits
                         known = pin.lasting(self._request, pointer, known)
             self._known[pointer, text] = known
         return known
 
 
 def has_same_start(one: Prompt, other: Prompt, messages: int) -> bool:
-    """Whether two prompts have the very same system text, and as many ``messages``."""
+    """Whether two prompts have an equal system text, and as many equal leading ``messages``."""
     ours = (*one.head, *one.made.run.pieces[:messages])
     theirs = (*other.head, *other.made.run.pieces[:messages])
     if len(ours) != len(theirs):

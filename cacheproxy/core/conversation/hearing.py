@@ -1,6 +1,6 @@
-"""Reads what an answer says while it goes down to a client: as a number, and its reasoning.
+"""Reading of an answer on its way to a client: for a hash of its content, and its reasoning.
 
-Whose history a later request has is told by the answers in it. Of an answer's text nothing is kept.
+A later request shows by the answers in it whose history it has. An answer's text is not stored.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ from cacheproxy.core.http1.content_coding import CodingError, Unpacker, are_know
 from cacheproxy.core.http1.splitting import Splitter
 
 MUCH = 16 << 10
-"""Bytes that wait to be read from which on a thread is to do so: a stream of short events takes
+"""Bytes waiting to be read above which a thread is to read them: a stream of short events takes
 0.07 ms a KiB."""
 _PACKED = 32
-"""Bytes that one byte of a packed answer is counted for: 34 KB of gzip came to 1.2 MB."""
+"""Bytes that one byte of a compressed answer counts as: 34 KB of gzip came to 1.2 MB."""
 _LARGEST = 16 << 20
-"""Bytes of an unstreamed answer, or of all that a packed one comes to, that are read."""
+"""Bytes of an unstreamed answer, or of a decompressed one, at most; longer ones are not read."""
 
 
 class Heard(NamedTuple):
-    """What an answer was read as."""
+    """The content of an answer, as it was read."""
 
-    said: int | None  #: the number of what it says (``dialects.answer.said``); None: not readable
-    thought: Thought | None = None  #: its reasoning, NO_THOUGHT for none; None: not readable
-    is_whole: bool = False  #: False: it was cut off, so that the client may have less of it
+    said: int | None  #: hash of the content (``dialects.answer.said``), None if not readable
+    thought: Thought | None = None  #: the reasoning, NO_THOUGHT for none; None if not readable
+    is_whole: bool = False  #: False: the answer was cut off, so that the client may have less
 
 
 UNREADABLE = Heard(None)
 NOTHING_HEARD = Heard(None)
-"""Of an answer that was cut off before it said anything."""
+"""The result for an answer that was cut off before any content."""
 
 
 class Hearing:
-    """Reads one answer in ``dialect``; ``told`` is called once, with what was Heard.
+    """The reader of one answer in ``dialect``; ``told`` is called once, with the result.
 
-    ``feed`` takes bytes as they go down and reads nothing, ``settle`` reads what has come and may
-    be called in any thread. ``told`` is called as soon as the answer says that it is complete: a
-    client need not wait for the end of the body before it goes on.
+    ``feed`` takes bytes as they go down and reads nothing; ``settle`` reads them, in any thread.
+    ``told`` is called as soon as the answer shows that it is complete, since a client may send its
+    next request before the end of the body.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Hearing:
         self._is_whole = False
 
     def feed(self, data: bytes) -> bool:
-        """Take bytes that went down; return whether it is time for a thread to ``settle``."""
+        """Add bytes that went down; return whether a thread should ``settle`` now."""
         if self._was_told or self._is_broken:
             return False
         self._waiting.append(data)
@@ -79,16 +79,16 @@ class Hearing:
         return self._size >= MUCH
 
     def close(self, *, is_whole: bool) -> bool:
-        """Take note that no more comes; return whether ``settle`` should be left to a thread."""
+        """Note the end of the bytes; return whether ``settle`` should be called in a thread."""
         self._is_over, self._is_whole = True, is_whole
         return self._size >= MUCH
 
     def settle(self) -> None:
-        """Read what has come, and tell what was heard if that is all."""
+        """Read the bytes that have come, and call ``told`` if they are all."""
         with self._lock:
             if self._was_told:
                 return
-            is_over = self._is_over  # asked first: nothing comes behind the end
+            is_over = self._is_over  # read first: no bytes come after the end
             pieces, self._size = [], 0
             while self._waiting:
                 pieces.append(self._waiting.popleft())
@@ -115,7 +115,7 @@ class Hearing:
         return Heard(answer.said(), None if answer.hides else thought, is_whole)
 
     def _read(self, data: bytes, *, is_over: bool) -> bool:
-        """Read more of the body; return whether the answer says that this was all."""
+        """Read more of the body; return whether the answer's end was in it."""
         if self._unpacker is not None:
             data = b"".join(self._unpacker.feed(data))
         messages, end = self._messages, self._dialect.end
@@ -134,10 +134,10 @@ class Hearing:
         return has_ended
 
     def _take(self, data: bytes) -> bool:
-        """Take a whole answer, an event or a line; return whether it is said to be the last."""
+        """Read a whole answer, an event or a line; return whether it is marked as the last."""
         try:
             value: Any = decode(data)
-        except (ValueError, RecursionError):  # it refuses more than the standard library does
+        except (ValueError, RecursionError):  # msgspec refuses more than the standard library
             value = parsed(data)
         reading, end = self._dialect.reading, self._dialect.end
         if not isinstance(value, dict) or reading is None or is_error(value):

@@ -1,10 +1,10 @@
-"""Histories: whose values may be put back into a request.
+"""Histories: the earlier requests whose values may be put back into a new one.
 
-What a turn is compared with is a likeness (``turn.py``). What is put back into one needs equality:
-the system text and all messages up to there are the same, without the fields that rules pin. In a
-session that its client names, an answer that was not seen here is passed over. Where the client
-names none, each answer has to be one that was relayed; two people may begin alike. Where several
-histories fit, nothing is put back, unless all of them would put back the same.
+To compare a turn with another, likeness is enough (``turn.py``). To put a value back takes
+equality: the system text and all messages up to there are the same, but for the fields that rules
+pin. In a session named by its client, an answer that was not seen here is no obstacle. If the
+client names none, each answer must have been relayed here, since two people may begin alike. If
+several histories fit, nothing is put back, unless all of them would put back the same.
 """
 
 from __future__ import annotations
@@ -23,37 +23,36 @@ from cacheproxy.core.prompt.request import Request
 
 _PLAIN, _IS_ANSWER = attrgetter("plain"), attrgetter("is_answer")
 _MOST, _MOST_ALIKE = 32, 256
-"""Histories of one session, and of all that begin alike."""
+"""Histories of one session, and of all that begin alike, at most."""
 _EACH = 1500
-"""Bytes that one takes beside its request."""
+"""Bytes of a history beside its request."""
 
 
 @dataclass(eq=False, slots=True)
 class History:
-    """One request as it was sent, and what was answered: another one may go on with it."""
+    """One request as it was sent, with its answers: a later request may go on with it."""
 
-    session: Session  #: the conversation that it is of
-    lane: int  #: the number of its lane there
-    request: Request  #: as rules and pins left it
-    prompt: Prompt  #: what that says
-    plain: Prompt  #: the same before pins had put anything back
-    length: int  #: how many messages it has
+    session: Session  #: conversation of the request
+    lane: int  #: number of its lane there
+    request: Request  #: request as sent, after rules and pins
+    prompt: Prompt  #: prompt of ``request``
+    plain: Prompt  #: prompt before pins put values back
+    length: int  #: number of messages
     first: int = 0
-    """How many the first request had that all since have begun with, in a named session up to its
-    last answer: what was said at fewer of them is not known, and another one may have branched off
-    there."""
+    """Number of messages of the oldest request that this one goes on with, in a named session up to
+    its last answer. A request with fewer of them is not known here: it may be of another branch."""
     answers: set[int] | None = None
-    """The numbers of what was answered; None: whatever comes back is taken for that, as in a
-    session that its client names."""
-    has_unread: bool = False  #: one of its answers could not be read, or was cut off
-    is_answered: bool = False  #: whether its client got a whole answer, as far as is known
+    """Hashes of the answers (``answer.said``); None: any answer in a later request is accepted, as
+    in a session that its client names."""
+    has_unread: bool = False  #: whether an answer could not be read, or was cut off
+    is_answered: bool = False  #: whether the client got a whole answer, as far as is known
 
     def has_answered(self, said: int) -> bool:
-        """Whether that was answered."""
+        """Whether the answer with the hash ``said`` was given, or any is accepted."""
         return self.answers is None or said in self.answers
 
     def hear(self, heard: Heard) -> None:
-        """Take note of what was answered."""
+        """Add an answer."""
         if heard.said is not None and self.answers is not None:
             self.answers.add(heard.said)
         if not heard.is_whole:
@@ -63,55 +62,55 @@ class History:
 class Fit(NamedTuple):
     """A history that a request may go on with."""
 
-    history: History  #: which
-    shared: int  #: messages that both begin with
-    is_whole: bool  #: all of the history is there
-    is_sure: bool = True  #: False: it has an answer of which nobody knows whether it was relayed
+    history: History  #: the history
+    shared: int  #: number of leading messages in common
+    is_whole: bool  #: whether the request has all of the history
+    is_sure: bool = True  #: False: the request has an answer that may not have been relayed here
 
     def is_equal(self, kin: Kinship) -> bool:
-        """Whether the client says the very same as then, pinned fields included."""
+        """Whether the client sends the common part exactly as then, pinned fields included."""
         return has_same_start(kin.prompt, self.history.plain, self.shared)
 
     def puts_nothing(self, kin: Kinship) -> bool:
-        """Whether it would change nothing: the client says the same, and nothing was pinned."""
+        """Whether no value would change: the client sends the same, and no value was pinned."""
         return self.history.plain is self.history.prompt and self.is_equal(kin)
 
     def agrees(self, other: Fit) -> bool:
-        """Whether both would put back the same, as far as both are there."""
+        """Whether both would put back the same values in the messages that both share."""
         shared = min(self.shared, other.shared)
         return has_same_start(self.history.prompt, other.history.prompt, shared)
 
 
 class Source(NamedTuple):
-    """What may be put back into a request."""
+    """The source of values that may be put back into a request."""
 
-    history: History | None = None  #: whose values; None: nobody's
+    history: History | None = None  #: history with the values, None for no values
     shared: int = 0
-    """The messages that may get some; below 0 where the whole must be there (``is_tried``)."""
-    goes_on: bool = False  #: the request goes on with the whole history, or is the same again
-    is_again: bool = False  #: it is the same again, but for its pinned fields
+    """Number of leading messages that may get values; below 0: all or none (``is_tried``)."""
+    goes_on: bool = False  #: whether the request goes on with the whole history, or repeats it
+    is_again: bool = False  #: whether the request is a repetition, but for its pinned fields
     is_tried: bool = False
-    """Whether the whole may be there once all values are back: if so, all of them stay."""
-    rivals: int = 0  #: how many histories fit that would put back different values
-    is_unseen: bool = False  #: an answer in it was never relayed here
+    """Whether all values are put back on trial: they stay if the whole history is there then."""
+    rivals: int = 0  #: number of fitting histories that would put back different values
+    is_unseen: bool = False  #: whether an answer in the request was never relayed here
 
 
 NOTHING = Source()
 
 
 class Histories:
-    """The histories of one session, or of those that begin alike and are not named.
+    """The histories of one session, or of all unnamed sessions that begin alike.
 
-    All are forgotten together: without one of two that read alike, the other would seem to be the
+    All are forgotten together: without one of two that look alike, the other would seem to be the
     only one that fits.
     """
 
     def __init__(self) -> None:
-        self.known: list[History] = []  #: the latest last; never altered, but replaced
-        self.has_forgotten = False  #: more were sent than can be known
+        self.known: list[History] = []  #: histories, the latest last; replaced, never altered
+        self.has_forgotten = False  #: whether there were more than can be stored
 
     def cost(self, lanes: Iterable[Request]) -> int:
-        """Return the bytes that they take beside the last requests of ``lanes``, roughly."""
+        """Return the bytes of all histories beside the last requests of ``lanes``, roughly."""
         held, cost = set(map(id, lanes)), 0
         for one in self.known:
             if id(one.request) not in held:
@@ -119,20 +118,20 @@ class Histories:
         return cost
 
     def forget(self, lane: int) -> None:
-        """Forget those of a session's ``lane``."""
+        """Forget the histories of a session's ``lane``."""
         self.known = [one for one in self.known if one.lane != lane]
 
     def clear(self) -> None:
-        """Forget all of them."""
+        """Forget all histories."""
         self.known = []
 
     def source(self, kin: Kinship) -> Source:
-        """Return what may be put back into the request of ``kin``."""
+        """Return the source of values for the request of ``kin``."""
         known, is_named = self.known, kin.is_named
         if not known:
             return Source(is_unseen=not is_named and kin.has_answers)
         if not is_named and not kin.has_answers:
-            return NOTHING  # it begins a conversation of its own
+            return NOTHING  # a new conversation
         forgot = self.has_forgotten
         fits = _in_session(kin, known, has_begun=forgot) if is_named else _relayed(kin, known)
         if not fits:
@@ -151,14 +150,14 @@ class Histories:
         is_tried = is_named and has_more and kin.has_answers_of(history.plain)
         if has_same_start(kin.prompt, history.plain, shared):
             return Source(history, shared, goes_on=is_whole, is_tried=is_tried)
-        if shared:  # what was reported behind the last answer may not be so any more
+        if shared:  # values behind the last answer may be out of date
             shared = kin.answered(shared)
         return Source(history, shared, is_again=is_whole, is_tried=is_tried)
 
     def begin(self, source: Source, history: History, kin: Kinship) -> History:
-        """Take note that a request goes upstream, as ``history`` has it; return its history.
+        """Add the ``history`` of a request that goes upstream; return it, or the equal one known.
 
-        That is another one's where nothing tells the two apart.
+        ``source``: source of the values put back into the request.
         """
         known, before = self.known, source.history
         is_named = kin.is_named
@@ -173,7 +172,7 @@ class Histories:
         is_over = source.goes_on or (is_named and before is not None and _is_over(before, source))
         if is_over:
             known = [*filter(partial(is_not, before), known)]
-        # A thread may be looking at the list that there was.
+        # The list is replaced, since a thread may be reading the old one.
         most = _MOST if is_named else _MOST_ALIKE
         self.has_forgotten |= len(known) >= most
         self.known = [*known, history] if len(known) < most else []
@@ -181,10 +180,10 @@ class Histories:
 
 
 def _is_over(before: History, source: Source) -> bool:
-    """Whether nobody is like to go on with ``before``, since another request came in its session.
+    """Whether ``before`` is unlikely to be gone on with, since its session has another request.
 
-    The client says the same again, and had no answer; or it asks something else behind the last
-    answer that both have. Where they have none, that may be a conversation of its own.
+    That request repeats it, which had no answer; or it differs behind the last answer that both
+    have. If they have none in common, it may be a conversation of its own.
     """
     if source.is_again:
         return not before.is_answered
@@ -193,17 +192,17 @@ def _is_over(before: History, source: Source) -> bool:
 
 
 def _is_sent_as(one: History, other: History, kin: Kinship) -> bool:
-    """Whether a request came and goes as that of ``one`` did, as ``other`` has it."""
+    """Whether the request of ``other`` equals that of ``one``, both as it came and as sent."""
     came = has_same_start(kin.prompt, one.plain, other.length)
     return came and has_same_start(one.prompt, other.prompt, other.length)
 
 
 def _in_session(kin: Kinship, known: Sequence[History], *, has_begun: bool) -> list[Fit]:
-    """Return which histories of a session its request may go on with.
+    """Return the histories of a named session that its request may go on with.
 
-    Those that are there as a whole, and those with which it shares most. It may share no message
-    with any of them, as after a compaction; one that begins as another did is none. ``has_begun``:
-    it may begin as one that was forgotten.
+    These are the histories that it has as a whole, and those with which it shares most messages. If
+    it shares none with any, as after a compaction, all with its system text fit; ``has_begun``
+    rules that out, because it may begin as one that was forgotten.
     """
     found: list[Fit] = []
     each = zip(map(kin.shared, map(_PLAIN, known)), known, strict=True)
@@ -220,9 +219,9 @@ def _in_session(kin: Kinship, known: Sequence[History], *, has_begun: bool) -> l
 
 
 def _relayed(kin: Kinship, known: Iterable[History]) -> list[Fit]:
-    """Return which histories a request without a session may go on with.
+    """Return the histories that a request without a named session may go on with.
 
-    All answers in it were relayed, to whoever had such a history.
+    All answers in it were relayed here, in such a history.
     """
     found: list[Fit] = []
     for one in known:
@@ -242,7 +241,7 @@ def _relayed(kin: Kinship, known: Iterable[History]) -> list[Fit]:
 
 
 def _named_one(kin: Kinship, fits: list[Fit]) -> Fit | None:
-    """Return which of several histories a session's request goes on with, None for not known."""
+    """Return the one of several histories that a session's request goes on with, None if unsure."""
     fits = [one for one in fits if one.is_equal(kin)] or fits
     best = max(reversed(fits), key=attrgetter("shared"))
     if best.is_equal(kin) or all(map(best.agrees, fits)):
@@ -251,7 +250,7 @@ def _named_one(kin: Kinship, fits: list[Fit]) -> Fit | None:
 
 
 def _only_one(kin: Kinship, fits: list[Fit]) -> Fit | None:
-    """Return which history a request without a session goes on with, None where several may be."""
+    """Return the history that a request without a session goes on with, None if unsure."""
     sure = [one for one in fits if one.is_sure]
     if not sure:
         return None
@@ -266,8 +265,8 @@ def _only_one(kin: Kinship, fits: list[Fit]) -> Fit | None:
 def _may_be_tried(kin: Kinship, history: History) -> bool:
     """Whether a request has all answers of ``history``, though its client respelled messages.
 
-    Some rules put back whole texts, which are known to be missing only then. Of the answers behind
-    them there is one at the most, and it was relayed, where the client names no session.
+    Then values may be put back on trial, since some rules put back whole texts. If the client names
+    no session, there may be one more answer behind them, which must have been relayed here.
     """
     if not kin.has_system_of(history.plain) or not kin.has_answers_of(history.plain):
         return False

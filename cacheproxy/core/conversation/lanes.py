@@ -1,4 +1,4 @@
-"""Which requests of a session extend one another, and which are side requests.
+"""Lanes: the requests of a session that extend one another, apart from its side requests.
 
 A session is the set of requests that a client marks as one. It has lanes: the conversation itself,
 and the client's other requests to the model (a title, a subagent, a heartbeat). On a server with
@@ -29,85 +29,85 @@ _HALF = 0.5
 _MOST_OTHERS = 3
 _MOST_BRANCHES = 3
 _ONE_FORM = 0.8
-"""Share of its words from which a first message is made of the same form as another."""
+"""Share of common words from which two first messages are of the same form."""
 _SAME_SYSTEM = 0.6
-"""Share of its words from which a system text is the same one, some fields of it changed."""
+"""Share of common words from which two system texts are the same, but for some fields."""
 
 
 class Pair(NamedTuple):
     """A request and the one before it in its lane, as the rules left both.
 
-    That is how a rule of the user's own would see them: it comes after all others.
+    A further rule of the user's would get them so, since it would run after all others.
     """
 
-    before: Request  #: the earlier request
-    after: Request  #: the later one
-    turn: int = 0  #: of the later one
-    curable: bool = False  #: whether a rule may help, by the shape of what changed
+    before: Request  #: earlier request
+    after: Request  #: later request
+    turn: int = 0  #: turn of the later request
+    curable: bool = False  #: whether a rule may help, by the shape of the change
 
 
 class Place(NamedTuple):
-    """Where a request belongs in its conversation."""
+    """The place of a request in its conversation."""
 
-    lane: int  #: from 0, in the order of their first requests
-    turn: int  #: in its lane, from 1
+    lane: int  #: number of the lane, from 0, in the order of their first requests
+    turn: int  #: number of the turn in its lane, from 1
     is_side: bool  #: whether it is beside the conversation, as far as was known when it came
-    replaced: bool = False  #: its history was written anew, and is much shorter (a compaction)
-    pair: Pair | None = None  #: the request with the one before, until it is judged
-    history: History | None = None  #: its own, where values may be put back; until it is judged
-    root: Session | None = None  #: the session that its own works for
-    beside: int = 0  #: which of the lanes that are not the conversation's own it is; 0: that one
+    replaced: bool = False  #: whether the history was rewritten, much shorter (a compaction)
+    pair: Pair | None = None  #: request and the one before, until the turn is judged
+    history: History | None = None  #: own history if values may be put back, until it is judged
+    root: Session | None = None  #: session that this one works for
+    beside: int = 0  #: number of the lane from 1, if it is another than the main one, else 0
 
 
 class Before(NamedTuple):
-    """The turn before."""
+    """The turn before, which the next one is compared with."""
 
-    sent: Prompt  #: its prompt as sent
-    unedited: Prompt  #: its prompt as it came
-    tokens: int | None = None  #: of its prompt, if they were counted
-    request: Request | None = None  #: as sent, to be rendered again
-    upstream: str = ""  #: where it went
-    generated: int | None = None  #: tokens of its answer
-    was_ok: bool = False  #: whether it had reused all of the one before
-    ended: float = 0.0  #: seconds since the epoch
-    start: str | None = None  #: of the server then (see ``Profile``)
-    evaluated: int | None = None  #: of its tokens, if the server said what it reused
-    floor: int | None = None  #: tokens that it has at least, where the server read less
-    warmed: int = 0  #: how many servers that were restarted have read it again
+    sent: Prompt  #: prompt as sent
+    unedited: Prompt  #: prompt as it came
+    tokens: int | None = None  #: tokens of the prompt, if they were counted
+    request: Request | None = None  #: request as sent, for another rendering
+    upstream: str = ""  #: name of its upstream
+    generated: int | None = None  #: tokens of the answer
+    was_ok: bool = False  #: whether the turn reused all of the one before it
+    ended: float = 0.0  #: time of its end, in seconds since the epoch
+    start: str | None = None  #: start of the server then (see ``Profile``)
+    evaluated: int | None = None  #: tokens evaluated, if the server reported the reused ones
+    floor: int | None = None  #: tokens of the prompt at least, if the server read less
+    warmed: int = 0  #: number of restarted servers that have read the prompt again
 
 
 class Home(NamedTuple):
-    """Where a lane's prefix is, of several upstreams."""
+    """The upstream, of several, that has a lane's prefix in its cache."""
 
-    name: str  #: the upstream's
-    route: str = ""  #: the one taken there
-    start: str | None = None  #: of the server then (see ``Profile``)
+    name: str  #: name of the upstream
+    route: str = ""  #: route that was taken there
+    start: str | None = None  #: start of the server then (see ``Profile``)
 
 
 @dataclass(eq=False, slots=True)
 class Lane:
-    """Requests that extend one another."""
+    """A series of requests that extend one another."""
 
-    number: int  #: from 0, in the order of their first
-    request: Request  #: the last one that went upstream, as the rules left it
-    prompt: Prompt  #: what that says, tools first
-    plain: Prompt  #: the same before pins had put anything back, by which it is known again
+    number: int  #: number of the lane, from 0, in the order of first requests
+    request: Request  #: last request that went upstream, as the rules left it
+    prompt: Prompt  #: prompt of ``request``, tools first
+    plain: Prompt  #: prompt before pins put values back, by which the lane is recognised
     others: dict[frozenset[str], Request] = field(default_factory=dict)
-    """The last requests with other tools, by the tools' names."""
-    turns: int = 0  #: how many were evaluated
-    before: Before | None = None  #: the last evaluated turn; None before the first
+    """Last requests with other tools, by the tools' names."""
+    turns: int = 0  #: number of evaluated turns
+    before: Before | None = None  #: last evaluated turn, None before the first
     branches: tuple[Before, ...] = ()
-    """The last turns of other branches (siblings that go on side by side, turns taken back)."""
-    broken: Pair | None = None  #: the last turn that broke, for a rule to be proven on
-    home: Home | None = None  #: None where there has been one upstream
-    cost: int = 0  #: bytes that all of it takes, roughly
+    """Last turns of other branches (siblings that go on side by side, turns taken back)."""
+    broken: Pair | None = None  #: last turn that broke, to prove a rule on
+    home: Home | None = None  #: home of the prefix, None if there has been one upstream
+    cost: int = 0  #: bytes of the lane, roughly
     _own: dict[tuple[int, int], tuple[PieceRun, PieceRun, int]] = field(default_factory=dict)
-    """What messages cost that others have not: a long conversation is counted each turn."""
+    """Bytes of messages that one prompt has and another has not: a cache, for use at each turn."""
 
     def go_on(self, request: Request, prompt: Prompt, plain: Prompt) -> int:
-        """Take note that ``request`` went upstream.
+        """Make ``request``, which went upstream, the last one of the lane.
 
-        Return by how many bytes its cost has grown, roughly, until it is counted.
+        Return by how many bytes the lane has grown: an estimate until the next ``count``.
         """
         tools, now = self.prompt.tools, prompt.tools
         if tools != now:
@@ -123,7 +123,7 @@ class Lane:
     def before_of(self, sent: Prompt) -> Before | None:
         """Return the turn before ``sent``: the last one, or that of the branch it goes on with.
 
-        Each model has a cache of its own: a turn of another is compared with where none is known.
+        A turn of the same model is preferred, since each model has a cache of its own.
         """
         before = self.before
         if before is None or not self.branches:
@@ -137,9 +137,9 @@ class Lane:
         return known[0]
 
     def branches_with(self, turn: Before | None, before: Before | None) -> tuple[Before, ...]:
-        """Return the branches that there are once ``turn`` was evaluated; may take its time.
+        """Return the branches after ``turn`` was evaluated; the comparison may take long.
 
-        ``before``: the one that it was compared with.
+        ``before``: turn that it was compared with.
         """
         last, branches = self.before, self.branches
         if turn is before or last is None or turn is None:
@@ -152,7 +152,7 @@ class Lane:
         return branches
 
     def count(self) -> None:
-        """Count its cost: what two prompts have in common is there but once."""
+        """Count the bytes of the lane: parts that two prompts have in common count once."""
         prompt, body = self.prompt, self.request.body
         requests = [self.request, *self.others.values()]
         if self.broken is not None:
@@ -163,7 +163,7 @@ class Lane:
                 requests.append(one.request)
             pairs += ((one.sent, prompt), (one.unedited, one.sent))
         cost = _EACH + prompt.cost
-        for request in requests:  # without what is read of them; a head may be as long as a body
+        for request in requests:  # without parsed values; a head may be as long as a body
             cost += len(request.body) + len(request.target) + _EACH_HEADER * len(request.headers)
             cost += sum(map(len, chain.from_iterable(request.headers)))
         known, self._own = self._own, {}
@@ -189,8 +189,8 @@ class Lane:
 def find_lane(lanes: Sequence[Lane], kin: Kinship) -> tuple[Lane | None, bool]:
     """Return the lane of a session that the prompt of ``kin`` extends, None for a new one.
 
-    And whether its history was written anew (``Place.replaced``). Of several that it may extend,
-    one that has its system text goes first.
+    The second value is whether its history was rewritten (``Place.replaced``). Of several lanes
+    that it may extend, one with an equal system text goes first.
     """
     prompt = kin.prompt
     tools, texts = prompt.tools, prompt.digests
@@ -222,15 +222,15 @@ def find_lane(lanes: Sequence[Lane], kin: Kinship) -> tuple[Lane | None, bool]:
 
 
 def share_of(lanes: Iterable[Lane], prompt: Prompt) -> float:
-    """Return how much of a lane's last messages ``prompt`` still has (0 to 1, the best)."""
+    """Return the largest share (0 to 1) of a lane's last messages that ``prompt`` still has."""
     shares = (_share(lane.prompt.digests, prompt.digests) for lane in lanes)
     return max(shares, default=(0.0, 0))[0]
 
 
 def is_another(lane: Lane, prompt: Prompt) -> bool:
-    """Whether ``prompt`` begins as the lane did, but has none of the answers in it.
+    """Whether ``prompt`` has none of the lane's answers, and does not go on with all of it.
 
-    So it is of another conversation, unless somebody has taken back all there was.
+    Then it is of another conversation, unless all of this one was taken back.
     """
     known, texts = lane.prompt.digests, prompt.digests
     if texts[: len(known)] == known:
@@ -242,10 +242,10 @@ def is_another(lane: Lane, prompt: Prompt) -> bool:
 
 
 def _is_sibling(lane: Lane, kin: Kinship) -> bool:
-    """Whether a request in which the model has not answered begins beside ``lane``.
+    """Whether a request without an answer of the model begins a sibling beside ``lane``.
 
-    Several may begin so under one name. What is left of a history that its client has written anew
-    begins with other words than that did.
+    Several may begin under one name. The rest of a history that its client has rewritten differs
+    from it in its first words.
     """
     if not kin.pieces or not kin.has_system_of(lane.plain):
         return False
@@ -256,7 +256,7 @@ def _is_sibling(lane: Lane, kin: Kinship) -> bool:
 
 
 def _first_of(prompt: Prompt) -> str:
-    """Return the first message."""
+    """Return the text of the first message."""
     pieces, heads = prompt.made.run.pieces, prompt.made.heads
     return "".join(_TEXT(one) for piece in pieces[heads : heads + 1] for one in piece.segments)
 
@@ -267,14 +267,14 @@ def system_of(prompt: Prompt) -> str:
 
 
 def alike_systems(one: str, other: str) -> bool:
-    """Whether two system texts are one, some fields of it changed."""
+    """Whether two system texts are equal, but for some fields."""
     return one == other or share_of_words(one, other) >= _SAME_SYSTEM
 
 
 def _is_branch(sent: Prompt, before: Prompt) -> bool:
-    """Whether ``sent`` goes another way than ``before``, which may be gone on with, too.
+    """Whether ``sent`` branches off from ``before``, which may be continued, too.
 
-    The model has answered there already, else nothing would be lost.
+    Only branches with an answer of the model behind that place count: else nothing would be lost.
     """
     if sent.digests[: len(before.digests)] == before.digests:
         return False
@@ -288,23 +288,23 @@ def _is_branch(sent: Prompt, before: Prompt) -> bool:
 
 
 def _begins_anew(before: Prompt, after: Prompt) -> bool:
-    """Whether ``after`` is ``before`` in other words: neither its beginning, nor half as long.
+    """Whether ``after`` is a rewritten ``before``: another beginning, and at most half as long.
 
-    A conversation only grows, and a turn taken back keeps the beginning.
+    Otherwise a conversation only grows, or turns are taken back, which leaves its beginning.
     """
     (was, length), (now, left) = _opening(before), _opening(after)
     return was != now and 0 < 2 * left <= length
 
 
 def _opening(prompt: Prompt) -> tuple[tuple[int, ...], int]:
-    """Return the digests of the first message, and how many messages there are."""
+    """Return the digests of the first message, and the number of messages."""
     texts, pieces, heads = prompt.digests, prompt.made.run.pieces, prompt.made.heads
-    if len(pieces) <= heads:  # one text, or an API whose messages are not told apart
+    if len(pieces) <= heads:  # one text, or an API whose messages are not separated here
         return texts[:1], len(texts)
     return pieces[heads].digests, len(pieces) - heads
 
 
 def _share(known: tuple[int, ...], messages: tuple[int, ...]) -> tuple[float, int]:
-    """How much of ``known`` is among ``messages``, and how many texts that is."""
+    """Return the share of ``known`` that is among ``messages``, and its number of texts."""
     count = sum(map(frozenset(messages).__contains__, known))
     return count / max(1, len(known)), count

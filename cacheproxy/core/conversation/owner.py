@@ -1,7 +1,7 @@
-"""Whose a request is, by everything in it that may name a person or a right.
+"""The owner of a request, known by all of its fields that may name a person or a right.
 
-Owners are told apart, never identified. A gateway, a vendor or a company names its people in a
-header of its own, so what counts is decided by the words in a name, not by a list of known names.
+Owners are distinguished, never identified. A gateway, a vendor or a company names its people in a
+header of its own, so the words in a field's name decide, not a list of known names.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from cacheproxy.core.prompt.request import Request
 SHARED_IDS = (b"session-id", b"session_id", b"x-session-id", b"x-session-affinity")
 """Headers in which several clients name a session; others have one of their own."""
 PEER = "peer"
-"""What ``owner_ignores`` calls the address of the connection itself."""
+"""Name in ``owner_ignores`` for the address of the connection itself."""
 _KEY = token_bytes(32)
-"""The key of all digests, of this process alone: outside of it they mean nothing."""
+"""Key of all digests, which have no meaning outside of this process."""
 _METADATA, _USER = "metadata", "user_id"
 _SESSION = "_session_"
 _NO_PERSON = re.compile(
     r"user-?agent|^sec-.*|access-control-.*|browser-access"
     r"|(?:max|min|num|count|limit|budget)[a-z-]{,32}tokens?"
 )
-"""Parts of names that stand for a program or a number, in one spelling (lower case, ``-`` between
-the words)."""
+"""Parts of names that mean a program or a number, in one spelling (lower case, ``-`` between the
+words)."""
 _NO_PERSONS_ID = re.compile(
     r".*(?:session|conversation|thread|parent|agent|turn|window|message|request|response|trace"
     r"|span|correlation|idempoten(?:cy|ce|t)|dedup(?:lication)?|affinity|routing|cache|shard"
     r"|partition|batch|job|task|run)-?(?:keys?|ids?|affinity)"
 )
-"""Whole names that stand for a conversation or a request, spelled alike."""
+"""Whole names that mean a conversation or a request, in the same spelling."""
 _PERSON = re.compile(
     r"auth|token|secret|cookie|passw|credential|bearer|jwt|oidc|saml|assert|claim|cert|api-?key"
     r"|user|mail|account|login|logon|sign-?in|identi|principal|subject|subscri|impersonat|behalf"
@@ -58,12 +58,12 @@ _LOOPBACK = ("127.", "::1", "::ffff:127.")
 
 
 class Names(NamedTuple):
-    """Which of the names in one request say something of whose it is."""
+    """The names of a request's headers by which its owner or session may be known."""
 
-    persons: tuple[Any, ...] = ()  #: may name a person or a right
-    addresses: tuple[Any, ...] = ()  #: hold the address of who has asked
-    sessions: tuple[bytes, ...] = ()  #: may name a session, the most telling first
-    agents: tuple[bytes, ...] = ()  #: may name a subagent
+    persons: tuple[Any, ...] = ()  #: headers that may name a person or a right
+    addresses: tuple[Any, ...] = ()  #: headers with the address of the client
+    sessions: tuple[bytes, ...] = ()  #: headers that may name a session, in order of precedence
+    agents: tuple[bytes, ...] = ()  #: headers that may name a subagent
 
 
 @lru_cache(maxsize=1024)
@@ -77,7 +77,7 @@ def names_person(name: str) -> bool:
 
 @lru_cache(maxsize=256)
 def names_in(names: tuple[bytes, ...]) -> Names:
-    """Return what the headers called ``names`` say; a client sends the same ones each turn."""
+    """Return ``names`` of headers by kind; cached, since a client sends the same ones each turn."""
     sessions = [name for name in names if SESSION_ID.fullmatch(name)]
     sessions += [name for name in SHARED_IDS if name in names]
     agents = tuple([name for name in names if AGENT_ID.fullmatch(name)])
@@ -94,16 +94,16 @@ def names_in(names: tuple[bytes, ...]) -> Names:
 
 
 class Owners:
-    """Says whose a request is. ``ignores``: names that are not looked at, in any spelling."""
+    """The recognition of owners. ``ignores``: names of fields to leave out, in any spelling."""
 
     def __init__(self, ignores: Iterable[str] = ()) -> None:
         self.ignores = frozenset(name.lower().replace("_", "-") for name in ignores)
 
     def of(self, request: Request, *, by_address: bool = False) -> bytes:
-        """Return a keyed digest of all that may name who sent ``request``; b"" where nothing does.
+        """Return a keyed digest of the fields that may name the owner of ``request``; b"" if none.
 
-        ``by_address``: addresses count, too. Between two requests of one session they may change,
-        but nothing else tells apart two people whose clients name neither them nor a session.
+        ``by_address``: whether addresses count, too. They may change within a session, but nothing
+        else distinguishes two people whose clients name neither them nor a session.
         """
         names = names_in(tuple(request.by_name))
         found: list[tuple[Any, Any]] = []
@@ -122,7 +122,7 @@ class Owners:
         return blake2b(text, key=_KEY, digest_size=16).digest()
 
     def counts(self, name: str) -> bool:
-        """Whether a name is looked at."""
+        """Whether the field called ``name`` counts."""
         return not self.ignores or name.lower().replace("_", "-") not in self.ignores
 
     def _values(self, request: Request, names: tuple[bytes, ...]) -> list[tuple[Any, Any]]:
@@ -157,7 +157,7 @@ class Owners:
         return [one for one in found if self.counts(one[0])] if self.ignores else found
 
     def _addresses(self, request: Request, names: tuple[bytes, ...]) -> list[tuple[Any, Any]]:
-        """Return the addresses that a gateway reports, else that of the connection."""
+        """Return the addresses that a gateway reports, else the connection's."""
         found = self._values(request, names)
         if not found:
             host = request.peer
@@ -166,25 +166,25 @@ class Owners:
 
 
 EVERYTHING = Owners()
-"""Those for whom every name counts."""
+"""The recognition of owners by all fields."""
 
 
 def peer_address(host: str) -> str:
-    """Return the address of a connection, "" where it comes from this machine."""
+    """Return the address ``host`` of a connection, "" for this machine's own."""
     return "" if host.startswith(_LOOPBACK) else host
 
 
 @lru_cache(maxsize=256)
 def _members_in(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return those of a body's members that may name a person, and the one that holds more."""
+    """Return those of a body's members that may name a person, and ``metadata``, which has more."""
     return tuple(sorted(name for name in names if name == _METADATA or names_person(name)))
 
 
 @lru_cache(maxsize=256)
 def _without_session(user: str) -> str:
-    """Return what ``metadata.user_id`` says beside the session, as Claude Code sends it.
+    """Return ``metadata.user_id`` of Claude Code without the session in it.
 
-    That is a JSON object, or ``user_…_account_…_session_<uuid>``.
+    It is a JSON object, or ``user_…_account_…_session_<uuid>``.
     """
     if user.startswith("{"):
         try:

@@ -18,35 +18,35 @@ from cacheproxy.core.rules.fold import GivenUpError, PluginCall, kind_of, words_
 from cacheproxy.core.rules.rule import Rule
 
 MOST_ID = 256
-"""Characters of ``client/id``: it is kept for each session, and its client is logged."""
+"""Characters of ``client/id`` at most: it is stored for each session, and its client is logged."""
 _MOST_KNOWN = 256
-"""Sets of headers of which it is remembered whose they are."""
+"""Sets of headers at most for which the matching clients are cached."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionHook:
     """One plugin's hook cacheproxy_session."""
 
-    plugin: str  #: its name
+    plugin: str  #: name of the plugin
     ask: Callable[[Request], object]
-    """Calls it; in a thread with a deadline, unless it is ``quick``."""
-    client: Client | None = None  #: whose requests it is asked about; None: everybody's
+    """The hook's function; it is called in a thread with a deadline, unless it is ``quick``."""
+    client: Client | None = None  #: client of the requests that it is called for; None: all
 
     @property
     def name(self) -> str:
-        """What it is called in the log and counted under."""
+        """Name of the hook in the log and in failure counts."""
         return f"{self.plugin}: cacheproxy_session"
 
     @property
     def is_quick(self) -> bool:
-        """Whether it may be called where bytes are relayed."""
+        """Whether the hook may be called in the reactor's thread."""
         return getattr(self.ask, "quick", False) is True
 
     def answer(self, request: Request) -> tuple[str | None, str | None]:
-        """Return what the plugin says (``client/id``, ``id``, None), and what was wrong with it.
+        """Return the hook's result (``client/id``, ``id``, None), and the problem with it or None.
 
-        It is asked only about its client's requests. Whatever it raises is its own failure; only a
-        KeyboardInterrupt goes on, which may be the user's.
+        ``request``: a request of the hook's client. Whatever the hook raises is a problem; only a
+        KeyboardInterrupt, which may be the user's, is raised.
         """
         try:
             said = self.ask(request)
@@ -66,17 +66,17 @@ class SessionHook:
 
 
 class ClientPlan(NamedTuple):
-    """What is asked of the requests that certain clients send."""
+    """The rules and hooks for requests that match certain clients."""
 
-    client: str  #: the name of the first of them, "" for none: it may still be told by user agent
-    plain: tuple[CompiledRule, ...]  #: rules that do not look at the turn before
-    pins: tuple[CompiledRule, ...]  #: those that do, but for our own
-    of_calls: tuple[CompiledRule, ...]  #: ours, which spells calls as they were
-    of_tools: tuple[CompiledRule, ...]  #: ours, which puts tools back in their order
-    fields: tuple[Rule, ...]  #: of the pins those that are rows of a table
-    hooks: tuple[SessionHook, ...]  #: asked in turn which session it belongs to
-    words: Words  #: the literals of all these rules
-    told: dict[Client, bool]  #: all who own rules or hooks, and whether it is their request
+    client: str  #: name of the first client, "" if none matches: the user agent may name one
+    plain: tuple[CompiledRule, ...]  #: rules that do not read the turn before
+    pins: tuple[CompiledRule, ...]  #: rules that do, without the built-in ones
+    of_calls: tuple[CompiledRule, ...]  #: built-in rule that respells calls as before
+    of_tools: tuple[CompiledRule, ...]  #: built-in rule that puts tools back in their order
+    fields: tuple[Rule, ...]  #: those of the pins that are declarative
+    hooks: tuple[SessionHook, ...]  #: hooks called in turn for the request's session
+    words: Words  #: literals of all these rules
+    told: dict[Client, bool]  #: owners of rules or hooks, and whether the request is the owner's
 
     def restores(self, request: Request) -> bool:
         """Whether a pin may put a value back into ``request``, or into the one after it."""
@@ -87,10 +87,10 @@ class ClientPlan(NamedTuple):
 
 
 class Plan:
-    """What is asked of each request: ``rules``, and whose it is.
+    """The ``rules`` and ``hooks`` for all requests, from which a ClientPlan is chosen for each.
 
-    ``hooks``: asked in turn which session it belongs to. ``clients``: those that are known.
-    ``owners``: tell people apart. Rules that look at the turn before come last.
+    ``hooks``: hooks called in turn for a request's session. ``clients``: known clients. ``owners``:
+    recognition of people. Rules that read the turn before run last.
     """
 
     def __init__(
@@ -107,14 +107,14 @@ class Plan:
         self._plans: dict[tuple[bool | None, ...], ClientPlan] = {}
 
     def only(self, *rules: Normalizer) -> Plan:
-        """Return it with these ``rules`` alone."""
+        """Return this plan with these ``rules`` alone."""
         return Plan(rules, self.hooks, self.clients, self.owners)
 
     def of(self, request: Request) -> ClientPlan:
-        """Return what is asked of ``request``, which is searched for the rules' literals.
+        """Return the rules and hooks for ``request``, which is searched for the rules' literals.
 
-        It has been introduced to ``clients``. Where marks outside of the body tell whose it is,
-        they are looked at once for all requests that have the same.
+        The caller has introduced it to ``clients``. Clients that are known by marks outside of the
+        body are matched once for all requests with equal marks.
         """
         names = request.by_name
         marks = (request.speaker, request.dialect is None, names.get(b"user-agent"), *names)
@@ -133,7 +133,7 @@ class Plan:
         return plan
 
     def _made(self, told: tuple[bool | None, ...]) -> ClientPlan:
-        """Return the plan for requests of those owners of rules of which ``told`` says so."""
+        """Return the plan for requests of the owners whose value in ``told`` is true."""
         theirs = [client for client, is_its in zip(self._owners, told, strict=True) if is_its]
         rules = [one for one in self.rules if one.client is None or one.client in theirs]
         pins = [rule for rule in rules if rule.needs_previous]
@@ -153,7 +153,10 @@ class Plan:
     async def session(
         self, request: Request, plan: ClientPlan | None = None
     ) -> tuple[Session, list[tuple[str, str]]]:
-        """Return whose conversation ``request`` belongs to, and what hooks did wrong, by hook."""
+        """Return the session of ``request``, and pairs of a hook's name and its problem.
+
+        A hook that is not ``quick`` is awaited as a PluginCall (see ``rules.fold``).
+        """
         plan = self.of(request) if plan is None else plan
         problems: list[tuple[str, str]] = []
         for hook in plan.hooks:

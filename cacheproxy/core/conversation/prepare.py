@@ -16,25 +16,25 @@ from cacheproxy.core.rules.fold import RuleReport, fold
 
 
 class Prepared(NamedTuple):
-    """A request ready to be sent, and where it belongs."""
+    """A request ready to be sent, and its place in a conversation."""
 
-    request: Request  #: as rules and pins left it
-    reports: tuple[RuleReport, ...] = ()  #: what each rule did
-    turn: Turn | None = None  #: where it belongs; None: it speaks no API that we know
+    request: Request  #: request after rules and pins
+    reports: tuple[RuleReport, ...] = ()  #: report on each rule that made edits, or failed
+    turn: Turn | None = None  #: place of the request, None if its API is not known
     problems: tuple[tuple[str, str], ...] = ()
-    """What session hooks did wrong, by hook, for the log."""
+    """Problems of session hooks for the log: pairs of the hook's name and the problem."""
 
     @property
     def session(self) -> Session | None:
-        """Whose conversation it is."""
+        """Session of the request."""
         return self.turn.session if self.turn is not None else None
 
 
 async def prepare(request: Request, plan: Plan, store: Store) -> Prepared:
-    """Take ``request`` through the rules, and find out whose it is.
+    """Return ``request`` after the rules and pins of ``plan``, and its place in ``store``.
 
-    It has been introduced to the plan's ``clients``. Nothing is changed in ``store``. To be driven
-    by ``fold.run`` or ``fold.advance``.
+    The caller has introduced it to the plan's ``clients``. ``store`` is only read. A driver runs
+    this coroutine, by ``fold.run`` or ``fold.advance`` (see ``rules.fold``).
     """
     own = plan.of(request)
     plain = await fold(request, own.plain)
@@ -52,11 +52,11 @@ async def prepare(request: Request, plan: Plan, store: Store) -> Prepared:
         history = source.history if source.shared >= 0 else None
         turn = turn._replace(source=source._replace(history=history))
         pinned = await fold(plain.request.agreeing(source.shared), own.pins, turn.previous)
-    # How calls and tools are spelled tells nobody anything: it takes no equal history.
+    # The spelling of calls and tools has no information: an equal history is not required.
     before, tools = None if turn.lane is None else turn.lane.request, turn.with_same_tools
     if tools is before:
         ready = await fold(pinned.request, own.of_calls + own.of_tools, before)
-    else:  # they come and go: the server may still have the prompt with these
+    else:  # tools come and go: the server may still have the prompt with the same ones
         calls = await fold(pinned.request, own.of_calls, before)
         ready = await fold(calls.request, own.of_tools, tools)
         ready = ready._replace(reports=calls.reports + ready.reports)
@@ -67,7 +67,7 @@ async def prepare(request: Request, plan: Plan, store: Store) -> Prepared:
 
 
 def _has_all_of(request: Request, source: Source) -> bool:
-    """Whether ``request`` begins with the whole last one of the history that was put back."""
+    """Whether ``request``, with values put back, begins with the history's whole last request."""
     prompt, history = prompt_of(request), source.history
     if prompt is None or history is None:
         return False

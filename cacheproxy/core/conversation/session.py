@@ -1,4 +1,4 @@
-"""Which conversation a request belongs to."""
+"""The session (conversation) that a request belongs to."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from cacheproxy.core.prompt.request import Request
 
 _PARENT = b"x-parent-session-id"
 _TYPED = re.compile(r"[a-z]{2,8}_|[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-")
-"""How an id begins that says its own type (``ses_``), or a UUID of version 7: the time follows, for
-days the same, so the end tells two apart."""
+"""Beginning of an id with its type (``ses_``), or of a UUID of version 7: the time follows, for
+days the same, so that only the end distinguishes two ids."""
 _RANDOM = re.compile(r"[0-9a-f]{16}(?:-\d+)?|[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f-]{21}")
 """Ids that are random from their beginning: ours, and UUIDs of version 4."""
 _WHOLE = 12
-"""Characters of an id that is shown whole."""
+"""Characters of an id that is shown whole, at most."""
 _HASH = re.compile(r"[0-9a-f]{16}(?:-\d+)?")
 
 DOCTOR = "cacheproxy-doctor"
-"""The name that the requests of ``cacheproxy doctor`` go by: they are no conversation."""
+"""Client name of the requests of ``cacheproxy doctor``, which are no conversation."""
 # Clocks, counters, dates and nonces in the text must not make a new session of every turn.
 _VOLATILE = re.compile(
     r"(?<![\w.-])[\w.-]*\d[\w.-]*"
@@ -34,43 +34,43 @@ _VOLATILE = re.compile(
     re.IGNORECASE,
 )
 _LOOKED_AT = 4000
-"""Characters: of a long text its ends tell enough. Of the system text the head: who speaks to
-whom stands first, what changes (git status, files) last."""
+"""Characters of each end of a user's text that are hashed. Of a system text only the head is: its
+volatile parts (git status, files) come last."""
 
 
 class Session(NamedTuple):
-    """One conversation."""
+    """The identity of one conversation."""
 
-    client: str  #: the client's name
-    id: str  #: the conversation's
+    client: str  #: name of the client
+    id: str  #: id of the conversation
     owner: bytes = b""
-    """Whose it is (``Owners.of``): the same id of somebody else is another conversation."""
+    """Digest of the owner (``Owners.of``): another owner's equal id is another conversation."""
 
     @property
     def name(self) -> str:
-        """Its whole name, as pages and commands call it: ``client/3f9a…``."""
+        """Whole name, as on pages and in commands: ``client/3f9a…``."""
         return f"{self.client}/{self.id}"
 
     @property
     def label(self) -> str:
-        """``client/`` and as much of the id as tells it apart, for the log.
+        """Short name for the log: ``client/`` and a distinctive part of the id.
 
-        A subagent's own id stands behind that of the session which it works for.
+        For a subagent, the id of the session that it works for comes first.
         """
         return f"{self.client}/{':'.join(map(_short, self.id.split(':')))}"
 
     @property
     def is_named(self) -> bool:
-        """Whether the client named it; else its id was made of how it begins, as others may."""
+        """Whether the client named it; else its id is a hash of the conversation's beginning."""
         return not _HASH.fullmatch(self.id)
 
     @property
     def first(self) -> Session:
-        """The first of the conversations that begin alike: the store numbers the others."""
+        """First of the conversations that begin alike; the store numbers the others."""
         return self if self.is_named else self._replace(id=self.id.partition("-")[0])
 
     def numbered(self, number: int) -> Session:
-        """Return the name of another one that begins as this one does."""
+        """Return the session with ``number`` of those that begin alike."""
         return self._replace(id=f"{self.first.id}-{number}")
 
 
@@ -78,7 +78,7 @@ class Session(NamedTuple):
 def _short(name: str) -> str:
     """Return four random characters of an id, or all of a short one.
 
-    A long one without any is told by its beginning, which others may have, too, and a digest.
+    A long one without random characters becomes its beginning and four of its digest.
     """
     if _RANDOM.fullmatch(name):
         return name[:4] + name[16:] if _HASH.fullmatch(name) else name[:4]
@@ -96,12 +96,13 @@ def session_of(
     client: str | None = None,
     owners: Owners = EVERYTHING,
 ) -> Session:
-    """Return the session of ``request``; ``answer`` is what a plugin said (``client/id``, ``id``).
+    """Return the session of ``request``.
 
-    Else the first of: a session header (any ``x-*-session-id``, then the names that several clients
-    use), with a subagent's ``x-*-agent-id`` behind it; ``prompt_cache_key``, the session part of
-    ``metadata.user_id``, a hash of client, system text and first user message. ``client``: its
-    name, if it is known by more than the user agent. ``owners``: say whose it is.
+    ``answer``: a plugin's result (``client/id``, ``id``). Without it, the id is the first of: a
+    session header (any ``x-*-session-id``, then the names that several clients use), with a
+    subagent's ``x-*-agent-id`` behind it; ``prompt_cache_key``; the session part of
+    ``metadata.user_id``; a hash of client, system text and first user message. ``client``: name of
+    the client, if it is known by more than the user agent. ``owners``: recognition of its owner.
     """
     client = client or client_of(request)
     if answer is not None:
@@ -158,7 +159,7 @@ def _from_prompt(request: Request, client: str) -> str:
         system = texts_in(body.get(dialect.head or "system"))
         system = system or dialect.first_texts(body, SYSTEM_ROLES)
         texts = dialect.first_texts(body, ("user",))
-    # Clients wrap <blocks> around what the user typed; they come and go (dates, folder trees).
+    # Clients put <blocks> around the user's words; they come and go (dates, folder trees).
     typed = [text for text in texts if not text.lstrip().startswith("<")]
     digest = hashlib.sha256(client.encode())
     digest.update(_lasting("".join(system[:1])[:_LOOKED_AT]))
@@ -170,5 +171,5 @@ def _from_prompt(request: Request, client: str) -> str:
 
 @lru_cache(maxsize=256)
 def _lasting(text: str) -> bytes:
-    """What of ``text`` stays from turn to turn, to be hashed."""
+    """Return the part of ``text`` that stays from turn to turn, for a hash."""
     return b"\0" + _VOLATILE.sub("", text).encode("utf-8", "surrogatepass")

@@ -1,6 +1,6 @@
-"""How fast a server is, from answers and counters that are long enough to tell.
+"""The speeds of a server, from answers and counters that are long enough to measure.
 
-A speed is a sum of tokens divided by the time they took, never a mean of speeds, so short answers
+A speed is a sum of tokens divided by their time, never a mean of speeds, so that short answers
 weigh little. The shortest are left out: a server may report a microsecond for an answer of one
 token.
 """
@@ -13,49 +13,48 @@ from collections.abc import Sequence
 from cacheproxy.core.conversation.usage import Usage
 
 LEAST_OUTPUT = 8
-"""Generated tokens: of seven intervals between them, none makes more than a seventh."""
+"""Generated tokens at least: of seven intervals between them, none makes more than a seventh."""
 LEAST_OUTPUT_MS = 10
-"""Milliseconds that they took: times are in whole milliseconds, so that is within 10 %."""
+"""Milliseconds of generation at least: the times are whole milliseconds, so 10 % exact then."""
 LEAST_EVALUATED = 64
-"""Evaluated tokens: fewer take a server about as long as one."""
+"""Evaluated tokens at least: fewer take a server about as long as one."""
 _TELLING = 256
-"""Evaluated tokens from which one request's speed may price thousands of others."""
+"""Evaluated tokens of a request at least, for its speed to price thousands of others."""
 _RECENT, _RECENT_SHOWN = 15, 32
-"""Speeds and evaluations that are remembered: a machine may get another graphics card."""
+"""Number of last speeds, and of last evaluations, that count: hardware may be replaced."""
 _SPREAD = 1e-3
-"""Squared relative spread of depths from which they tell a slope."""
+"""Squared relative spread of depths from which a slope can be fitted."""
 _ODD = 3.0
-"""Times the fitted time, or a part of it: from here on the machine was doing something else."""
+"""Factor above or below the fitted time from which a time counts as disturbed."""
 
 _LEAST_SECONDS = 1e-6
 _Shown = tuple[float, float, float]
-"""An evaluation: the depth of its middle, the tokens that were evaluated, the seconds it took."""
+"""An evaluation: the depth of its middle, its evaluated tokens, its seconds."""
 
 
 def prefill_speed(usage: Usage) -> float | None:
-    """Return the evaluated tokens a second, None where that cannot be told."""
+    """Return the evaluated tokens a second, None if too little was measured."""
     tokens, seconds = usage.evaluated, usage.prompt_seconds
     return tokens / seconds if seconds and tokens and tokens >= LEAST_EVALUATED else None
 
 
 def generation_speed(usage: Usage) -> float | None:
-    """Return the generated tokens a second, None where that cannot be told."""
+    """Return the generated tokens a second, None if too little was measured."""
     return generation_of(usage.output, usage.output_seconds)
 
 
 def generation_of(tokens: float | None, seconds: float | None) -> float | None:
-    """Return the speed of ``tokens`` generated in ``seconds``."""
+    """Return the speed of ``tokens`` generated in ``seconds``, None if too little was measured."""
     if tokens is None or seconds is None or tokens < LEAST_OUTPUT:
         return None
     return tokens / seconds if seconds * 1e3 >= LEAST_OUTPUT_MS else None
 
 
 class PrefillSpeed:
-    """The speeds of prefill that one upstream showed lately.
+    """The recent prefill speeds of one upstream.
 
-    ``speed``: that at which half of the tokens were evaluated no slower, in tokens a second; None
-    while there is none. A long prompt takes more time a token than a short one, and it is long
-    prompts that matter.
+    ``speed``: their median, weighted by tokens, in tokens a second; None before the first. A long
+    prompt takes more time for each token than a short one, and long prompts are the costly ones.
     """
 
     def __init__(self) -> None:
@@ -63,7 +62,7 @@ class PrefillSpeed:
         self._shown: deque[tuple[float, float]] = deque(maxlen=_RECENT)
 
     def learn(self, tokens: float | None, seconds: float | None) -> float | None:
-        """Take note of what was evaluated; return its speed if it is enough to tell one."""
+        """Add an evaluation; return its speed, None if it is too short to count."""
         if tokens is None or not seconds or tokens < _TELLING:
             return None
         self._shown.append((tokens / seconds, tokens))
@@ -77,17 +76,17 @@ class PrefillSpeed:
 
 
 class PrefillCost:
-    """What the tokens of prompts took lately at one server, by their depth."""
+    """The recent time of prompt tokens at one server, as a line over their depth."""
 
     def __init__(self) -> None:
         self._shown: deque[_Shown] = deque(maxlen=_RECENT_SHOWN)
         self._base = self._slope = self._deepest = 0.0
 
     def learn(self, start: float, tokens: float | None, seconds: float | None) -> None:
-        """Take note that ``tokens`` from the depth ``start`` on took ``seconds``.
+        """Add an evaluation of ``tokens`` from the depth ``start`` on, which took ``seconds``.
 
-        Few tokens are not taken note of: they take a server about as long as one. Nor is a time
-        that no server measures, whose squares are beyond what a float holds.
+        Too few tokens are ignored: they take a server about as long as one. So is a time below all
+        that servers measure, for which the sums of squares would exceed a float.
         """
         if tokens is None or seconds is None:
             return
@@ -104,10 +103,10 @@ class PrefillCost:
         self._deepest = max(depth + tokens / 2 for depth, tokens, _ in self._shown)
 
     def seconds(self, start: float, end: float, *, grows: bool = False) -> float | None:
-        """Return what the tokens between two depths take; below 0 if ``end`` is before ``start``.
+        """Return the time of the tokens between two depths; below 0 if ``end`` is before ``start``.
 
-        Beyond the deepest token that was seen, none is taken to cost more, unless it ``grows``.
-        None: nothing was seen.
+        Beyond the deepest token measured, the time of a token is taken as constant, unless it
+        ``grows``. None if nothing was measured.
         """
         if not self._shown:
             return None
@@ -117,7 +116,7 @@ class PrefillCost:
 
 
 def _fit(shown: Sequence[_Shown] | deque[_Shown]) -> tuple[float, float]:
-    """Return the seconds of a token at depth 0, and what each token before it adds."""
+    """Return the seconds of a token at depth 0, and the seconds that each token before it adds."""
     # of time = base * tokens + slope * work, where work = tokens * depth
     n = w = nn = nw = ww = 0.0
     for depth, tokens, seconds in shown:

@@ -1,7 +1,7 @@
-"""The store of conversations: it also says which request is the turn before.
+"""The store of conversations, which finds the turn before a request.
 
-Rules ask it for the previous request, verdicts for the previous prompt, translation for the
-spelling of earlier tool calls. ``tap`` makes one store for all of them.
+Rules get the previous request from it, verdicts the previous prompt, translation the spelling of
+earlier tool calls. ``tap`` makes one store for all of them.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from cacheproxy.core.rules.rule import Rule
 
 _MOST_LANES = 64
 _MOST_ALIKE = 64
-"""Conversations that begin alike, of a client that does not name them."""
+"""Conversations that begin alike, at most, of a client that does not name them."""
 
 
 class Store:
-    """Keeps conversations up to ``most_bytes``; the least recently used go first.
+    """The conversations of ``most_bytes`` at most; the least recently used are forgotten first.
 
-    A turn of one that was forgotten is compared with nothing. ``bytes_kept`` estimates what they
-    take; the one used last stays, however large it is. Turns may be found and ended in threads;
-    that they begin is said on one thread alone. ``hears``: answers are ``heard``; where there are
-    requests alone, as in a capture, the answers in later ones are taken for what was relayed.
+    A turn of a forgotten one is compared with nothing. ``bytes_kept`` is an estimate of all; the
+    conversation used last stays, however large it is. Turns may be found and ended in any thread;
+    they begin in one thread alone. ``hears``: whether answers are ``heard``; if there are only
+    requests, as in a capture, the answers in later ones are taken for those relayed.
     """
 
     def __init__(self, most_bytes: int = sys.maxsize, *, hears: bool = True) -> None:
@@ -44,15 +44,15 @@ class Store:
         self._alike: dict[Session, list[Session]] = {}
         self._calls: dict[bytes, dict[str, str]] = {}
         self.readers: dict[Session, list[Hearing]] = {}
-        """What reads answers now, by the first of the sessions that begin alike."""
+        """Readers of answers under way, by the first of the sessions that begin alike."""
         self._lock = Lock()
 
     def conversation(self, session: Session) -> Conversation | None:
-        """Return what is known of ``session``, to be looked at."""
+        """Return the conversation of ``session``, for reading alone; None if it is not known."""
         return self._known.get(session)
 
     def requests(self, most_bytes: int) -> list[Request]:
-        """Return the last request of each lane, those used last first, of so many bytes in all."""
+        """Return the last request of each lane, latest first, ``most_bytes`` of bodies at most."""
         found: list[Request] = []
         for known in reversed(list(self._known.values())):
             for lane in known.lanes:
@@ -63,14 +63,14 @@ class Store:
         return found
 
     def mains(self) -> list[Lane]:
-        """Return the lane of each conversation that is the conversation itself."""
+        """Return the main lane of each conversation."""
         found = [known.lane(known.main) for known in list(self._known.values())]
         return [lane for lane in found if lane is not None]
 
     def warmed(self, lane: Lane, turn: Before, start: str | None) -> None:
-        """Take note that a server with another ``start`` (see ``Profile``) has read ``turn``.
+        """Note that a server with another ``start`` (see ``Profile``) has read ``turn``.
 
-        So it is where the last turn of ``lane`` was evaluated, if that is still this one.
+        If that is still the last turn of ``lane``, the new start becomes that of the turn and home.
         """
         with self._lock:
             if lane.before is turn:
@@ -86,12 +86,12 @@ class Store:
         *,
         restores: bool = False,
     ) -> Turn:
-        """Return where ``request`` belongs, without any change to what is remembered.
+        """Return the turn of ``request``; the store is not changed.
 
-        ``pins``: the rules whose fields may differ between two turns. ``restores``: values may be
-        put back. A request is compared with the lane of the history that it goes on with; where
-        that is not known, by likeness. A client that names no sessions may begin two alike: its
-        first turn begins a new one, a later one goes on with the one whose answers it carries.
+        ``pins``: rules whose fields may differ between two turns. ``restores``: whether values may
+        be put back. A request is compared with the lane of the history that it goes on with, or if
+        that is not known, with the most similar lane. A client that names no sessions may begin two
+        alike: a first turn begins a new one, a later one goes on with the one whose answers it has.
         """
         prompt = prompt_of(request)
         if prompt is None:
@@ -114,7 +114,7 @@ class Store:
         return Turn(session, kin, prompt, lane, replaced, root, restores, source)
 
     def _source(self, session: Session, known: Conversation | None, kin: Kinship) -> Source:
-        """Return what may be put back into the request of ``kin``."""
+        """Return the source of values for the request of ``kin``."""
         if self.readers and not kin.is_named:
             self.read_on(session)
         if known is None and (alike := self._alike.get(session)):
@@ -124,11 +124,11 @@ class Store:
         histories = known.histories
         is_short = len(histories.known) < len(known.lanes) and not histories.has_forgotten
         if kin.is_named and is_short:
-            histories = _seen(known)  # at some of their turns no rule put anything back
+            histories = _seen(known)  # lanes in which no value could be put back have none yet
         return histories.source(kin)
 
     def begin(self, turn: Turn, request: Request) -> Place:
-        """Take note that ``request`` goes upstream; ``turn``: where it was found to belong.
+        """Add ``request``, which goes upstream, to the lane of its ``turn``; return its place.
 
         Whether it is beside the conversation is known at its end.
         """
@@ -145,7 +145,7 @@ class Store:
             pair, lanes = None, known.lanes
             if lane is not None and lane in lanes:
                 pair = Pair(lane.request, bare)
-            else:  # it is a new one, or was forgotten meanwhile
+            else:  # a new lane, or one that was forgotten meanwhile
                 number = lanes[-1].number + 1 if lanes else 0
                 if len(lanes) >= _MOST_LANES:  # a client that never repeats itself: begin anew
                     lanes.clear()
@@ -159,10 +159,10 @@ class Store:
                 history.answers = set() if self._hears and not kin.is_named else None
                 history = known.histories.begin(source, history, kin)
             elif known.histories.known and kin.is_named:
-                known.histories.forget(lane.number)  # it goes on without
+                known.histories.forget(lane.number)  # no value can be put back any more
             if pair is None:
                 grown = known.count(lane)
-            else:  # it is counted when its turn ends
+            else:  # the lane is counted when the turn ends
                 known.cost += grown
             self.bytes_kept += grown
             if self.bytes_kept > self.most_bytes:
@@ -180,19 +180,18 @@ class Store:
         curable: bool = False,
         is_whole: bool = True,
     ) -> Place:
-        """Take note that a ``turn`` was evaluated: the next one in its lane is compared with it.
+        """Make ``turn``, which was evaluated, the one that the next in its lane is compared with.
 
-        ``before``: the one that it was compared with. ``is_whole``: whether its client has the
-        whole answer.
-
-        Of one that ``broke`` the cache, since its request left the one before, both are kept until
-        the next one does; where a rule may help (``curable``), until the next one like it does.
+        ``before``: turn that it was compared with. ``is_whole``: whether its client has the whole
+        answer. ``broke``: whether it broke the cache because its request differs: then the two
+        requests stay until the next break, or if a rule may help (``curable``), until the next such
+        break. Returns the place of the turn.
         """
         known = self._known.get(session)
         lane = known.lane(place.lane) if known is not None else None
         if known is None or lane is None:
             return place
-        branches = lane.branches_with(turn, before)  # nobody waits for the lock meanwhile
+        branches = lane.branches_with(turn, before)  # outside of the lock, since it may take long
         with self._lock:
             lane.turns += 1
             if place.history is not None:
@@ -209,10 +208,10 @@ class Store:
             return known.place(lane, replaced=place.replaced)
 
     def home(self, turn: Turn, route: str) -> Home | None:
-        """Return where the prefix of ``turn`` is, None for nowhere.
+        """Return the home of the prefix of ``turn``, None if it has none.
 
-        A new lane begins where others are of its session, or of its root, that took its ``route``:
-        it shares their beginning, as a rule.
+        A new lane gets the home of another one of its session, or of its root, that took the same
+        ``route``: usually they share their beginning.
         """
         if turn.lane is not None and turn.lane.home is not None:
             return turn.lane.home
@@ -224,16 +223,17 @@ class Store:
         return None
 
     def settle(self, session: Session, number: int, home: Home) -> None:
-        """Take note that a turn of lane ``number`` is being answered at ``home``."""
+        """Make ``home``, which is answering a turn of lane ``number``, the home of that lane."""
         known = self._known.get(session)
         lane = known.lane(number) if known is not None else None
         if lane is not None:
             lane.home = home
 
     def spellings(self, session: Session | None = None) -> Spellings:
-        """Return the tool calls of ``session``, and of others with its credentials.
+        """Return the tool calls of ``session``, and of others with the same owner.
 
-        New ones are kept as its own. A conversation may be resumed under another name.
+        Those are included since a conversation may be resumed under another name. New calls are
+        added to ``session``.
         """
         owner = b"" if session is None else session.owner
         others = self._calls.setdefault(owner, {})
@@ -248,12 +248,12 @@ class Store:
         return Spellings(others if known is None else ChainMap(known.calls, others), keep)
 
     def reads(self, session: Session, reader: Hearing) -> None:
-        """Take note that ``reader`` reads an answer in ``session``, until it was ``heard``."""
+        """Add ``reader``, which reads an answer in ``session``, until it is ``heard``."""
         with self._lock:
             self.readers.setdefault(session.first, []).append(reader)
 
     def read_on(self, session: Session) -> None:
-        """Have all read that has come of the answers in ``session``, and those that begin alike."""
+        """Read the received parts of answers in ``session``, and in those that begin alike."""
         for reader in tuple(self.readers.get(session.first, ())):
             reader.settle()
 
@@ -265,9 +265,9 @@ class Store:
         reader: Hearing | None,
         heard: Heard,
     ) -> None:
-        """Take note of what was answered to the request of ``history``, and its reasoning.
+        """Add an answer to the request of ``history``, with its reasoning; remove its ``reader``.
 
-        ``asked``: where reasoning is remembered, None for nowhere.
+        ``asked``: place of the request, for the reasoning; None if that is not stored.
         """
         with self._lock:
             if heard is not NOTHING_HEARD:
@@ -281,7 +281,7 @@ class Store:
     def _take(
         self, session: Session, history: History | None, asked: int | None, heard: Heard
     ) -> None:
-        """Remember what was heard."""
+        """Add the answer to the history, and its reasoning to the conversation."""
         if history is not None:
             history.hear(heard)
         known = self._known.get(session)
@@ -299,10 +299,9 @@ class Store:
         return () if known is None else known.lanes
 
     def _name(self, known: Conversation) -> None:
-        """Take note of a conversation that its client does not name.
+        """Add a conversation to those that begin alike, unless its client names it.
 
-        All that begin alike share what was reasoned in them, and whose values may be put back: so
-        it shows where two of them are one.
+        They share reasoning and histories, so that ambiguity between two of them shows.
         """
         first = known.session.first
         if not first.is_named:
@@ -313,10 +312,10 @@ class Store:
             del alike[:-_MOST_ALIKE]
 
     def _drop(self) -> None:
-        """Let the least recently used ones go, if need be."""
+        """Forget the least recently used conversations, if there are too many bytes."""
         while self.bytes_kept > self.most_bytes and len(self._known) > 1:
             session, gone = self._known.popitem(last=False)
-            gone.histories.clear()  # those of all that begin alike
+            gone.histories.clear()  # also for all others that begin alike
             self.bytes_kept -= gone.cost
             calls = self._calls.get(session.owner, {})
             for call in gone.calls:
@@ -332,7 +331,7 @@ class Store:
 
 
 def _seen(known: Conversation) -> Histories:
-    """Return the histories of a named session, and the last requests of lanes without any."""
+    """Return the histories of a named session, with last requests for lanes without a history."""
     found = Histories()
     found.known = known.histories.known
     held = {one.lane for one in found.known}

@@ -9,29 +9,29 @@ from sys import getsizeof
 from typing import NamedTuple
 
 _EACH = 250
-"""Bytes that a thought takes beside its text."""
+"""Bytes of a thought beside its text."""
 _MOST_BYTES = 32 << 20
-"""More than any model's context holds: beyond it, the least recently asked for is of history that
-the client has dropped."""
+"""Bytes of reasoning at most, more than any model's context: beyond it, the least recently used is
+of history that the client has dropped."""
 _MOST_SEEN = 16_384
 _EACH_SEEN = 120
 
 
 class Thought(NamedTuple):
-    """What was reasoned before one answer."""
+    """The reasoning before one answer."""
 
-    name: str  #: of the message's member that the server gave it as, "" for a block of its own
-    spelled: str  #: the text as a JSON string, quotes included
+    name: str  #: the server's name for the message's member, "" for a block of its own
+    spelled: str  #: text as a JSON string, quotes included
 
 
 NO_THOUGHT = Thought("", "")
-"""That of an answer without reasoning."""
+"""The thought of an answer without reasoning."""
 
 
 def place_of(before: int, said: int) -> int:
-    """Return a number for the place of a message that says ``said``, behind all that is before.
+    """Return a hash for the place of a message with content ``said`` behind the place ``before``.
 
-    The place of an answer is that of what the model says, behind the place where it was asked.
+    The place of an answer is that of its content, behind the place of the request for it.
     """
     return hash((before, said))
 
@@ -39,12 +39,13 @@ def place_of(before: int, said: int) -> int:
 class Thoughts:
     """The reasoning of conversations that begin alike, by the place of the answer that it led to.
 
-    A place is told by all that was said before the answer, and by the answer itself. Where two
-    answers have one place (it was asked for anew, or two conversations are equal so far) and one
-    had other reasoning or none, nobody knows whose is meant, so there is none from then on. Nor is
-    there any where an answer could not be read: it may have said the same.
-    ``asked_by``: the member of chat_template_kwargs that keeps it in the prompt, since that is
-    asked for; None before. Safe to use from several threads: a race loses an entry at most.
+    A place is a hash of all messages before the answer, and of the answer. If two answers have one
+    place (a repeated request, or two conversations that are equal so far) and their reasoning
+    differs, it is ambiguous, and there is none from then on. Nor is there any at a place where an
+    answer could not be read, which may have been equal.
+    ``asked_by``: member of chat_template_kwargs, with its value, by which requests keep reasoning
+    in the prompt; None before the first. Safe to use from several threads: a race loses an entry at
+    most.
     """
 
     def __init__(self) -> None:
@@ -52,17 +53,17 @@ class Thoughts:
         self._known: OrderedDict[int, Thought] = OrderedDict()
         self._bytes = 0
         self._gone: set[int] = set()
-        self.unread: set[int] = set()  #: where answers were asked for that could not be read
+        self.unread: set[int] = set()  #: places of requests whose answers could not be read
         self._said: dict[int, int] = {}
 
     @property
     def cost(self) -> int:
-        """Bytes that all of it takes, roughly."""
+        """Bytes of all entries, roughly."""
         seen = len(self._said) + len(self._gone) + len(self.unread)
         return self._bytes + _EACH_SEEN * seen
 
     def keep(self, place: int, thought: Thought) -> None:
-        """Remember ``thought``, if there has been no other one at its place."""
+        """Add ``thought`` at ``place``; if another one is there, neither is returned any more."""
         known = self._known.get(place)
         if known == thought or place in self._gone:
             return
@@ -75,21 +76,21 @@ class Thoughts:
             self._forget(next(iter(self._known)))
 
     def find(self, place: int) -> Thought | None:
-        """Return what was reasoned before the answer at ``place``, None for not known."""
-        with suppress(KeyError):  # it may go in another thread meanwhile
+        """Return the reasoning before the answer at ``place``, None if there is none or unknown."""
+        with suppress(KeyError):  # another thread may remove it meanwhile
             self._known.move_to_end(place)
             found = self._known[place]
             return None if found is NO_THOUGHT else found
         return None
 
     def miss(self, asked: int) -> None:
-        """Take note that an answer could not be read that was asked for at the place ``asked``."""
+        """Note that the answer to a request at the place ``asked`` could not be read."""
         if len(self.unread) >= _MOST_SEEN:
             self._forget_all()
         self.unread.add(asked)
 
     def said(self, piece: int, work: Callable[[], int]) -> int:
-        """Return what an answer says that reads as ``piece``; ``work`` is asked but once."""
+        """Return the hash of the answer with the digest ``piece``; ``work`` computes it once."""
         known = self._said.get(piece)
         if known is None:
             if len(self._said) >= _MOST_SEEN:
@@ -106,7 +107,7 @@ class Thoughts:
         self._gone.add(place)
 
     def _forget_all(self) -> None:
-        """Forget all: without what is ambiguous, the rest would seem to be sure."""
+        """Forget all: without its record of ambiguous places, the rest would seem certain."""
         self._known.clear()
         self._gone.clear()
         self.unread.clear()

@@ -1,8 +1,7 @@
-"""Which turn a request is compared with, and whose values may be put back into it.
+"""The turn that a request is compared with, and the source of values to be put back into it.
 
-Whose values it may get is told by ``history.py``, and where that knows, it is compared with the
-lane of that history, too. Where it does not, what it is compared with is a likeness, within one
-owner.
+``history.py`` finds the source. If it does, the request is compared with the lane of that history,
+too. Otherwise it is compared with the most similar lane, within one owner.
 """
 
 from __future__ import annotations
@@ -20,40 +19,40 @@ from cacheproxy.core.prompt.request import Request
 
 
 class Turn(NamedTuple):
-    """Where a request belongs, before it is sent."""
+    """The place of a request, before it is sent."""
 
-    session: Session  #: whose it is
-    kin: Kinship | None = None  #: tells it apart; None where it has no prompt that we can read
-    prompt: Prompt | None = None  #: as pins left it
-    lane: Lane | None = None  #: the one it is compared with; None for a new one
+    session: Session  #: session of the request
+    kin: Kinship | None = None  #: comparison with others, None if its prompt cannot be read
+    prompt: Prompt | None = None  #: prompt after pins
+    lane: Lane | None = None  #: lane that it is compared with, None for a new one
     replaced: bool = False  #: see ``Place``
-    root: Session | None = None  #: the session that it works for
-    restores: bool = False  #: its rules may put values back, now or in the next turn
-    source: Source = NOTHING  #: what may be put back into it
+    root: Session | None = None  #: session that its own works for
+    restores: bool = False  #: whether rules may put values back, now or in the next turn
+    source: Source = NOTHING  #: source of values that may be put back
 
     @property
     def previous(self) -> Request | None:
-        """The request whose values may be put back, as the rules left it."""
+        """Request whose values may be put back, as the rules left it."""
         history = self.source.history
         return None if history is None else history.request
 
     @property
     def shared(self) -> int:
-        """How many messages may get values back."""
+        """Number of leading messages that may get values back."""
         return self.source.shared
 
     @property
     def with_same_tools(self) -> Request | None:
-        """The last request of the lane with the same tools; the one before if there is none."""
+        """Last request of the lane with the same tools; its last one of all if there is none."""
         if self.lane is None or self.prompt is None:
             return None
         return self.lane.others.get(self.prompt.tools, self.lane.request)
 
 
 def unnamed(kin: Kinship, known: Mapping[Session, Sequence[Lane]]) -> Turn:
-    """Return with which of the conversations that begin alike a request is compared.
+    """Return the turn of a request in the most similar of the conversations that begin alike.
 
-    By likeness; with none of them, it begins a new one. ``known``: their lanes, the latest last.
+    If it is like none of them, it begins a new one. ``known``: their lanes, the latest last.
     """
     last = list(known)[-1]
     number = int(last.id.partition("-")[2] or 1) + 1
@@ -80,9 +79,9 @@ def unnamed(kin: Kinship, known: Mapping[Session, Sequence[Lane]]) -> Turn:
 
 
 def _rank(kin: Kinship, lane: Lane) -> tuple[int, ...] | None:
-    """Return how much a request is like the next of ``lane``, None where it is not.
+    """Return a rank for a request as the next of ``lane``, None if it cannot be.
 
-    It has all of it and one answer more, or branches off behind an answer.
+    It can if it has all of the lane and at most one answer more, or branches off behind an answer.
     """
     shared = kin.shared(lane.plain)
     is_whole = shared == len(lane.plain.made.run.pieces)
@@ -96,7 +95,7 @@ def _rank(kin: Kinship, lane: Lane) -> tuple[int, ...] | None:
 
 
 def _nearest(kin: Kinship, known: Mapping[Session, Sequence[Lane]]) -> Turn | None:
-    """Return where a request is most like to belong whose API does not tell its messages apart."""
+    """Return the most likely turn of a request whose API has no separate messages, None if none."""
     for session, lanes in reversed(list(known.items())):
         lane, replaced = find_lane(lanes, kin)
         if lane is not None and not is_another(lane, kin.prompt):
@@ -105,9 +104,9 @@ def _nearest(kin: Kinship, known: Mapping[Session, Sequence[Lane]]) -> Turn | No
 
 
 def was_elsewhere(turn: Turn) -> bool:
-    """Whether somebody else must have had a request between ``turn`` and the one before it here.
+    """Whether a request between ``turn`` and the one before it here must have gone elsewhere.
 
-    The model has spoken twice since, and was answered between: another proxy asked it, or nobody.
+    It must if the model has answered twice since, with other words between the answers.
     """
     if turn.lane is None or turn.prompt is None or turn.replaced:
         return False
@@ -118,5 +117,5 @@ def was_elsewhere(turn: Turn) -> bool:
             if segment.source not in ("client", last):
                 last = segment.source
                 times += last == "model"
-    # Else the client tells its story in another way.
+    # Otherwise the client has rewritten its history.
     return times > 1 and pieces[: len(known)] == known

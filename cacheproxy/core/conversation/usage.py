@@ -1,4 +1,4 @@
-"""What the server says it did: prompt tokens reused and evaluated, tokens generated, speed.
+"""Usage, as reported by the server: prompt tokens reused and evaluated, tokens generated, times.
 
 Law 6: the dialects count differently. Anthropic's ``input_tokens`` excludes cached tokens,
 OpenAI's ``prompt_tokens`` and ``input_tokens`` include them. Sources: the API references of
@@ -20,30 +20,30 @@ from cacheproxy.core.dialects.dialect import UsageSpelling
 from cacheproxy.core.dialects.dialects import USAGES
 
 _TOO_MUCH = 1 << 53
-"""Numbers from here on are nonsense, and too large for the sums to come."""
+"""Numbers from here on are nonsense, and too large to be summed."""
 _Counts = tuple[tuple[tuple[str, ...], ...], ...]
-"""Of the prompt, what was reused and written of it, and the output: the paths of each."""
+"""Paths of the counts of the prompt, of its reused and written tokens, and of the output."""
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """Counts as measured by the server; None where it did not say.
+    """Counts as measured by the server, None for those that it does not report.
 
-    Parts that are more than the whole are unknown: who knows which of the counts is wrong.
+    Parts that exceed the whole are None, since any of the counts may be the wrong one.
     """
 
     prompt: int | None = None  #: all tokens of the prompt
-    reused: int | None = None  #: those from the cache
+    reused: int | None = None  #: tokens of the prompt from the cache
     output: int | None = None  #: generated tokens
-    prompt_seconds: float | None = None  #: the server's own time for the evaluated tokens alone
-    output_seconds: float | None = None  #: the server's own time for the generated ones
+    prompt_seconds: float | None = None  #: server's own time for the evaluated tokens alone
+    output_seconds: float | None = None  #: server's own time for the generated tokens
     written: int | None = None  #: tokens of the prompt that the server put into its cache
     evaluated: int | None = None
-    """Prompt tokens that were computed: all of them less the reused; it follows from these."""
+    """Tokens of the prompt that were computed: ``prompt`` less ``reused``, if both are known."""
     truncated: bool | None = None
-    """The server says that the prompt, or with its answer, had no room in the context."""
+    """Whether the server reports that prompt, or prompt and answer, exceeded the context."""
 
     def __post_init__(self) -> None:
-        """Forget parts that are more than the whole; work out what was evaluated."""
+        """Drop parts that exceed the whole; compute ``evaluated``."""
         prompt, reused, evaluated = self.prompt, self.reused, None
         if prompt is not None:
             if reused is not None and reused > prompt:
@@ -56,12 +56,12 @@ class Usage(msgspec.Struct, frozen=True):
         force_setattr(self, "evaluated", evaluated)
 
     def merged(self, later: Usage) -> Usage:
-        """Return these figures, overridden by those that ``later`` knows."""
+        """Return these counts, replaced by those that ``later`` has."""
         if later is NOTHING or self is NOTHING:
             return self if later is NOTHING else later
         prompt = self.prompt if later.prompt is None else later.prompt
         if later.reused is None and self.reused is not None and self.prompt is not None:
-            # A prompt without its cached part, after one with it, may be the fresh part alone.
+            # A prompt's count without reused tokens, after one with them, may exclude these.
             prompt = max(self.prompt, later.prompt or 0)
         return Usage(
             prompt,
@@ -75,12 +75,12 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 NOTHING = Usage()
-"""What a message that says nothing of usage says."""
+"""The usage of a message that has no counts."""
 _TRUNCATED = Usage(truncated=True)
 
 
 def usage_of(message: Any) -> Usage:
-    """Return what one JSON message of a response, in whichever dialect, says of usage."""
+    """Return the usage in one JSON message of a response, in whichever dialect."""
     if not isinstance(message, dict):
         return NOTHING
     said: list[Usage] = []
@@ -115,7 +115,7 @@ def _read(usage: dict[str, Any], spelling: UsageSpelling, counts: _Counts) -> Us
                 break
             is_odd = is_odd or value is not None
         found.append(count)
-        if is_odd and spelling.is_rest and len(found) < 4:  # the whole is the sum of its parts
+        if is_odd and spelling.is_rest and len(found) < 4:  # the sum of parts would lack one
             found[0] = None
     prompt, reused, written, output = found
     if spelling.is_rest:

@@ -1,4 +1,4 @@
-"""Usage, failure and end of an answer, read as it passes."""
+"""The reader of an answer's usage, failure and end, as its bytes pass."""
 
 from __future__ import annotations
 
@@ -20,40 +20,40 @@ from cacheproxy.core.http1.splitting import Splitter
 from cacheproxy.core.http1.sse import Event
 
 _LONGEST_KEPT = 4 << 20
-"""Bytes of an unstreamed answer, line or event that is read for its usage; a longer has none."""
+"""Bytes of an unstreamed answer, line or event at most, for its usage to be read."""
 _MOST_UNPACKED = 64 << 20
-"""Bytes that a packed body may come to."""
+"""Bytes of a decompressed body at most."""
 _MOST_AT_ONCE = 1 << 20
-"""Bytes that one of its pieces may come to: more would hold the reactor too long."""
+"""Bytes of one decompressed piece at most: more would block the reactor too long."""
 _FAILS = (b'"error"', b'"incomplete"', b'"failed"', b'"cancelled"', b'"blockReason"')
-"""What a message that says that the answer failed contains."""
+"""Texts of which a message that reports a failure has at least one."""
 _FAILING = re.compile(b"|".join(_FAILS))
 _MARKS = [each.end for each in DIALECTS if each.end is not None]
 _DONE = frozenset(each.done for each in _MARKS if each.done)
 _ENDS = frozenset(name.encode() for each in _MARKS for name in each.events)
-"""What ends a stream: the data of an event, or its type."""
+"""Types of the events that end a stream; ``_DONE``: data of such events."""
 _HINTS = (
     *(b'"timings"', *{each.hint for each in USAGES if each.hint}),
     *(*_FAILS, *_DONE, *(b'"%b"' % name for name in _ENDS)),
 )
-"""What messages with counts contain, if these do not stand in "usage"; failures; and ends."""
+"""Texts in messages with counts outside of "usage", in failures, and in ends."""
 _SHORT = 8 << 10
-"""Bytes of an answer up to which it may say nothing: what opens and ends one takes fewer."""
-_MOST_READ, _MOST_HELD, _LONGEST_HELD = 64, 8, 16 << 10
-"""Events with counts that are read as they come; those after them that are held, and bytes of one
-of these."""
+"""Bytes of an answer without content at most: its opening and end take fewer."""
+_MOST_READ, _MOST_WAITING, _LONGEST_WAITING = 64, 8, 16 << 10
+"""Number of events with counts that are read as they come; of later ones that wait to be read; and
+bytes of one of these at most."""
 _TOGETHER = 4 << 10
-"""Bytes below which pieces wait to be looked at together: for an event alone, calls cost most."""
+"""Bytes below which pieces wait to be read together: for one event, the calls cost most."""
 
 
 class UsageReader:
-    """Reads the usage out of a response body as it passes: SSE, JSON lines, or one JSON value.
+    """The reader of usage in a response body as it passes: SSE, JSON lines, or one JSON value.
 
-    ``feed(bytes)`` with a copy of each chunk, then ``close()``. Never raises: a body it cannot
-    read has no usage. ``content_type`` is the response's, and ``codings`` are those of the body.
-    ``ending`` is shown what may be the answer's end, where nothing else tells that it is whole.
-    ``failure``: what the answer says of its own failure before its end, None for nothing.
-    ``is_page``: it is a web page, and no answer.
+    ``feed(bytes)`` with a copy of each chunk, then ``close()``. It never raises: an unreadable body
+    has no usage. ``content_type``: that of the response; ``codings``: content codings of the body.
+    ``ending``: search for the answer's end, if nothing else shows that the body is whole.
+    ``failure``: the error that the answer reports before its end, None without one. ``is_page``:
+    whether the body is a web page, and no answer.
     """
 
     def __init__(
@@ -65,17 +65,17 @@ class UsageReader:
         self._kind = content_type
         self._first: bytearray | None = bytearray()
         self._usage = NOTHING
-        self._ending = None if codings else ending  # it might be there, and still be packed
+        self._ending = None if codings else ending  # the last bytes may still be in the decoder
         self._messages = Splitter(content_type, _LONGEST_KEPT)
         self._counted = 0
-        self._held: deque[Event] = deque(maxlen=_MOST_HELD)
+        self._unread: deque[Event] = deque(maxlen=_MOST_WAITING)
         self._waiting = bytearray()
         is_read = "json" in content_type.lower() or self._messages.is_stream
         self._off = not is_read or (bool(codings) and not are_known(codings))
         self._unpacker = Unpacker(codings, _MOST_UNPACKED) if codings and not self._off else None
 
     def feed(self, data: bytes) -> None:
-        """Take the next bytes of the body."""
+        """Read the next bytes of the body."""
         if self._off:
             return
         if self._unpacker is not None:
@@ -92,10 +92,10 @@ class UsageReader:
             self._look(data)
 
     def close(self) -> Usage:
-        """Return what was found once the body has ended, wholly or not."""
+        """Return the usage once the body has ended, whole or cut off."""
         if self._waiting:
             self._look()
-        if self._held:
+        if self._unread:
             self._release()
         if not self._messages.is_stream:
             for message in self._messages.rest():
@@ -104,7 +104,7 @@ class UsageReader:
 
     @property
     def says_nothing(self) -> bool:
-        """Whether the body, which has ended, has no text, no reasoning and no call in it."""
+        """Whether the body, which has ended, has neither text nor reasoning nor a call in it."""
         if self._off or self._first is None or SAYS.search(self._first):
             return False
         splitter = Splitter(self._kind, _SHORT)
@@ -114,10 +114,7 @@ class UsageReader:
 
     @property
     def is_cut(self) -> bool:
-        """Whether the body, which has ended, lacks the end that its dialect has.
-
-        Of a body that cannot be read, nobody knows.
-        """
+        """Whether the body, which has ended, lacks its dialect's end; False if it is unreadable."""
         ending = self._ending
         if self._off or ending is None:
             return False
@@ -132,7 +129,7 @@ class UsageReader:
         return not ending.is_seen
 
     def _unpacked(self, unpacker: Unpacker, data: bytes) -> bytes:
-        """Return what ``data`` comes to; from what is broken or too much on, nothing."""
+        """Return ``data`` decompressed; nothing from the first broken or too large piece on."""
         found = bytearray()
         try:
             for piece in unpacker.feed(data):
@@ -147,7 +144,7 @@ class UsageReader:
         return b""
 
     def _look(self, data: bytes = b"") -> None:
-        """Read the messages that may matter in what has come; most do not."""
+        """Read those of the received messages that may matter; most do not."""
         data = bytes(self._waiting) + data
         self._waiting.clear()
         only = _may_tell if self._ending is None else self._matters
@@ -159,9 +156,9 @@ class UsageReader:
         return _may_tell(text) or (ending is not None and ending.may_be_in(text))
 
     def _read(self, message: Event) -> None:
-        """Read a message, or hold it: of many with counts the last ones say all that there is.
+        """Read a message, or let it wait: of many with counts, the last ones have the totals.
 
-        Servers that count in every event would else cost as much as their answers are long.
+        Servers that count in every event would otherwise cost in proportion to the answer.
         """
         text = message.data
         is_long = len(text) > _LONGEST_KEPT
@@ -170,17 +167,18 @@ class UsageReader:
         if is_long or not (text in _DONE or _may_tell(text)):
             return
         self._counted += 1
-        if self._counted <= _MOST_READ or self._ending is not None or len(text) > _LONGEST_HELD:
-            if self._held:
+        is_read = self._counted <= _MOST_READ or len(text) > _LONGEST_WAITING
+        if is_read or self._ending is not None:
+            if self._unread:
                 self._release()
             self._take(message)
         else:
-            self._held.append(message)
+            self._unread.append(message)
 
     def _release(self) -> None:
-        """Take what was held: nothing later is taken before it."""
-        while self._held:
-            self._take(self._held.popleft())
+        """Read the waiting messages, before any later one."""
+        while self._unread:
+            self._take(self._unread.popleft())
 
     def _take(self, message: Event) -> None:
         text = message.data
@@ -189,7 +187,7 @@ class UsageReader:
         elif _may_tell(text):
             try:
                 value = msgspec.json.decode(text)
-            except (ValueError, RecursionError):  # it refuses more than the standard library does
+            except (ValueError, RecursionError):  # msgspec refuses more than the standard library
                 value = parsed(text)
             if not self._has_ended and self.failure is None and _FAILING.search(text):
                 self.failure = failure_in(value)
@@ -199,9 +197,9 @@ class UsageReader:
 
 
 def _may_tell(text: bytes) -> bool:
-    """Whether there may be usage in it. Most events have none, or only say that they have none.
+    """Whether ``text`` may have usage, a failure or an end. Most events have none, or a null.
 
-    One of these keys is in whatever ``usage_of`` makes something of. Long words are looked for
+    One of these keys is in all messages that ``usage_of`` finds counts in. Long words are found
     faster than short ones.
     """
     usages = text.count(b'"usage"')
@@ -217,7 +215,7 @@ def _is_json(text: bytes | bytearray) -> bool:
     try:
         json.loads(text)
     except RecursionError:
-        return True  # as far as anybody can tell
+        return True  # its depth is no proof that it is cut off
     except ValueError:
         return False
     return True

@@ -1,7 +1,7 @@
-"""The values of a verdict: did a turn reuse the one before, if not why, and what it cost.
+"""The verdict on a turn: whether it reused the one before, if not why, and the cost.
 
 The reasons use the words of the public cache-diagnostics API, and some of our own.
-``cacheproxy.core.judge.judge`` reaches a verdict.
+``cacheproxy.core.judge.judge`` makes the verdict.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from cacheproxy.core.diff.kind import ChangeKind
 
 
 class Judgement(StrEnum):
-    """One word for a turn."""
+    """The judgement of a turn in one word."""
 
     OK = "ok"
     COLD = "cold"
@@ -25,7 +25,7 @@ class Judgement(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why a turn broke."""
+    """The reason of a break."""
 
     MODEL_CHANGED = "model_changed"
     SYSTEM_CHANGED = "system_changed"
@@ -51,11 +51,11 @@ CHANGED = frozenset(
         Reason.PARAMETERS_CHANGED,
     }
 )
-"""Reasons that stand in the requests themselves: a text is to blame, and a rule may help."""
+"""Reasons that are in the requests themselves: a text is to blame, and a rule may help."""
 
 
 class Rewrite(StrEnum):
-    """What a template did to what it had rendered before."""
+    """A template's change of text that it had rendered before."""
 
     THINKING = "thinking dropped"
     KEPT = "thinking kept"
@@ -66,7 +66,7 @@ class Rewrite(StrEnum):
 
 
 class Basis(StrEnum):
-    """What a cause rests on: a cause is named only with one of these."""
+    """The evidence for a cause, which is named only with one of these."""
 
     RENDERED = "rendered"
     COUNTED = "counted"
@@ -74,7 +74,7 @@ class Basis(StrEnum):
 
 
 class Sign(StrEnum):
-    """What shows that a server had dropped a prompt, or that we have not seen the turns before."""
+    """A sign that a server had dropped a prompt, or that earlier turns were not seen here."""
 
     RESTARTED = "the server was restarted"
     OTHERS = "another conversation had its place meanwhile"
@@ -85,72 +85,69 @@ class Sign(StrEnum):
 
 
 class TokenCount(msgspec.Struct, frozen=True):
-    """A number of tokens that says where it comes from."""
+    """A number of tokens with its source."""
 
-    tokens: int  #: how many
+    tokens: int  #: number of tokens
     source: str  #: ``measured`` or ``estimated``
 
 
 class Break(msgspec.Struct, frozen=True):
-    """Where and how a turn left the one before."""
+    """The first difference of a turn from the one before."""
 
     path: str  #: JSON pointer in the later request
     byte: int  #: offset of the first difference in the text at ``path``, in UTF-8 bytes
-    position: TokenCount  #: in tokens from the start of the prompt
-    kind: ChangeKind  #: the shape of what changed
-    was: str  #: excerpt of the earlier text, for those who ask; never logged
+    position: TokenCount  #: tokens from the start of the prompt
+    kind: ChangeKind  #: shape of the change
+    was: str  #: excerpt of the earlier text, shown on request, never logged
     now: str  #: excerpt of the later text, likewise
-    source: str = ""  #: who wrote that text (see prompt.Segment), "" where nobody knows
+    source: str = ""  #: author of that text (see ``Segment.source``), "" if unknown
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What one turn's reuse was, against what it could have been."""
+    """The reuse of one turn, compared with the reuse that was possible."""
 
-    judgement: Judgement  #: what became of the cache
-    reason: Reason | None = None  #: why it was lost
-    where: Break | None = None  #: the requests part
+    judgement: Judgement  #: judgement in one word
+    reason: Reason | None = None  #: reason why cached tokens were lost
+    where: Break | None = None  #: first difference of the requests
     expected: TokenCount | None = None
-    """Tokens the server could reuse, by our comparison of the prompts."""
-    lost: TokenCount | None = None  #: tokens of the turn before that it evaluated again
+    """Tokens that the server could reuse, by our comparison of the prompts."""
+    lost: TokenCount | None = None  #: tokens of the turn before that were evaluated again
     seconds_lost: float | None = None
-    """At this turn's own speed, else by what its upstream took lately."""
-    unedited: TokenCount | None = (
-        None  #: tokens that could have been reused had no body been edited
-    )
-    saved: TokenCount | None = None  #: the rest of ``expected``, thanks to edits
-    basis: Basis | None = None  #: what the reason rests on
+    """Seconds for the ``lost`` tokens: at this turn's own speed, else at its upstream's recent."""
+    unedited: TokenCount | None = None  #: tokens that could be reused if no body had been edited
+    saved: TokenCount | None = None  #: further tokens of ``expected``, thanks to edits
+    basis: Basis | None = None  #: evidence for the reason
     rewrite: Rewrite | None = None
-    """What the template did (TEMPLATE_CHANGED, or beneath a CHECKPOINT)."""
-    beneath: Reason | None = None  #: of a CHECKPOINT, why the prompts part at all
-    evidence: tuple[Sign, ...] = ()  #: of EVICTED, and of COLD
-    ruled_out: tuple[str, ...] = ()  #: of UNKNOWN, what it was not, for people
+    """The template's change (TEMPLATE_CHANGED, or beneath a CHECKPOINT)."""
+    beneath: Reason | None = None  #: for CHECKPOINT: reason why the prompts differ at all
+    evidence: tuple[Sign, ...] = ()  #: signs for EVICTED, and for COLD
+    ruled_out: tuple[str, ...] = ()  #: for UNKNOWN: causes that were ruled out, for people
     whole: TokenCount | None = None
-    """Of CUT, how many tokens the prompt has: at least, or, where ``estimated``, about; None: only
-    the server says that it cut."""
+    """For CUT: tokens of the prompt at least, or if ``estimated``, about; None if the cut is known
+    from the server's report alone."""
 
 
 class Spared(msgspec.Struct, frozen=True):
-    """What was not evaluated thanks to us; both are estimates."""
+    """Tokens and time that were not spent, thanks to us; both are estimates."""
 
-    tokens: int  #: below 0: evaluated because of us
+    tokens: int  #: tokens not evaluated; below 0: evaluated because of us
     seconds: float | None = None
-    """What the turn would have taken without us, less what it took, priced once, when it happened;
-    None: at a speed that nobody knew."""
+    """Time of the turn without us less its real time, computed once, when it ended; None if no
+    speed was known then."""
 
 
 def spared_tokens(reused: int | None, verdict: Verdict | None) -> int | None:
-    """Return the tokens not evaluated thanks to us; None where nobody knows.
+    """Return the tokens that were not evaluated thanks to us, None if that is not known.
 
-    The server reused ``reused`` tokens of the turn as it was sent. Had no body been edited, it
-    could have reused those up to where the turn, as the server would have seen it (see
-    ``judge.evidence``), leaves the one before, as that came: the place of the first difference that
-    the edits took away. What it reused beyond is due to them. Counted against them where they
-    made two turns differ that came alike (a rule that has just been switched on). The place is in
-    characters, so the tokens are an estimate; that the server would have reused all up to it is in
-    the server's favour.
+    The server reused ``reused`` tokens of the turn as it was sent. Without edits it could have
+    reused the tokens up to the first difference between the turn, as the server would have seen it
+    (see ``judge.evidence``), and the one before, as that came. Tokens reused beyond that place are
+    due to the edits. They count against the edits if these made two turns differ that came alike (a
+    rule that has just been switched on). The place is in characters, so the tokens are an estimate;
+    the assumption that the server would have reused all up to it is in the server's favour.
 
-    Nothing is claimed where the edits did not lengthen what two turns share, nor where the server
-    does not say what it reused.
+    The result is 0 if the edits did not lengthen the common part of two turns, and None if the
+    server does not report the tokens reused.
     """
     if reused is None or verdict is None or verdict.expected is None or verdict.unedited is None:
         return None
