@@ -8,9 +8,9 @@ from typing import Any, AnyStr
 _AT_ONCE = 16 << 10
 """Characters or bytes compared at a time, a power of 2: each comparison copies one side."""
 _FEW = 256
-"""Bytes that are compared as one number: the first bit in which two differ is found at once."""
+"""Bytes compared as one number, in which the first differing bit is found at once."""
 LARGEST = 1 << 53
-"""Integers from here on mean what the nearest double means (RFC 8259, section 6)."""
+"""Integers from here on are equal if their nearest doubles are (RFC 8259, section 6)."""
 
 
 def common_prefix(one: AnyStr, other: AnyStr) -> int:
@@ -34,13 +34,13 @@ def common_prefix(one: AnyStr, other: AnyStr) -> int:
 
 
 def _first_unlike(ours: bytes, theirs: bytes) -> int:
-    """Return the first byte in which they differ, seen as numbers; ``_FEW`` or more for none."""
+    """Return the index of the first byte that differs, ``_FEW`` or more if none does."""
     differ = int.from_bytes(ours, "little") ^ int.from_bytes(theirs, "little")
     return (differ & -differ).bit_length() - 1 >> 3 if differ else 4 * _FEW
 
 
 def common_suffix(one: AnyStr, other: AnyStr, most: int) -> int:
-    """Return how many, up to ``most``, ``one`` and ``other`` share at the end."""
+    """Return how many last characters or bytes, up to ``most``, ``one`` and ``other`` share."""
     low, high = 0, most
     ours, theirs = len(one), len(other)
     while low + _AT_ONCE <= high and one.endswith(
@@ -58,7 +58,7 @@ def common_suffix(one: AnyStr, other: AnyStr, most: int) -> int:
 
 
 def shared_from(body: bytes, at: int, text: memoryview) -> int:
-    """Return how many bytes of ``text`` stand at ``at`` in ``body``; little is copied."""
+    """Return how many bytes ``text`` and ``body`` from ``at`` on share; little is copied."""
     length, step, size = 0, _FEW, len(text)
     while length < size and body.startswith(text[length : length + step], at + length):
         length += step
@@ -75,7 +75,7 @@ def shared_from(body: bytes, at: int, text: memoryview) -> int:
 def alike(one: Any, other: Any) -> bool:
     """Whether two JSON values are equal: numbers as doubles, objects in any order.
 
-    What is nested too deeply to be compared counts as different.
+    Values nested too deeply to be compared count as different.
     """
     try:
         return _alike(one, other)
@@ -84,7 +84,7 @@ def alike(one: Any, other: Any) -> bool:
 
 
 def means_same(one: str, other: str) -> bool:
-    """Whether two JSON texts say what is ``alike``; not where one of them is none."""
+    """Whether the values of two JSON texts are ``alike``; False if one is no JSON."""
     try:
         return alike(json.loads(one), json.loads(other))
     except (ValueError, RecursionError):

@@ -1,7 +1,7 @@
 """A JSON text together with the places of its values.
 
-The bytes are read once. Values deeper than two levels are read again only when somebody asks for
-their place. With a memo, only new values are scanned.
+The bytes are read once. Values deeper than two levels are read again when their place is asked for.
+With a memo, only new values are scanned.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ _IS_ARRAY = Container.__instancecheck__
 
 
 class Splice(NamedTuple):
-    """New bytes in place of some of a body's."""
+    """A replacement of some of a body's bytes."""
 
-    start: int  #: offset in bytes of the first that goes
-    end: int  #: offset in bytes behind the last that goes
-    new: bytes  #: what stands there then
+    start: int  #: offset of the first byte replaced
+    end: int  #: offset behind the last byte replaced
+    new: bytes  #: new bytes
 
 
 class Document:
     """A JSON object in its own spelling.
 
-    ``body`` is the whole text in UTF-8, ``value`` what it says (a dict; of duplicate keys the
-    last one counts, as in RFC 8259's "most implementations"). ``root`` is the object, ``start``
-    where it stands. ``memo``: what bodies before came to; whatever it knows, the document is the
-    same, but ``scanned`` says how many bytes had to be scanned. ``most``: bytes to be scanned.
-    ``edited``: a document that was read before, of which edits made ``body``. Of what is spelled
-    as there, or in the last body that the memo knows to be alike, nothing is read again.
-    ``notes``: what was made of it as a whole.
+    ``body`` is the whole text in UTF-8, ``value`` its value (a dict; of duplicate keys the last one
+    counts, as in RFC 8259's "most implementations"). ``root`` is the object, ``start`` its offset.
+    ``memo``: parsed values of earlier bodies; they change nothing in the document but ``scanned``,
+    the number of bytes that had to be scanned. ``most``: bytes to scan at most. ``edited``: an
+    earlier document from which edits made ``body``. Values spelled as there, or as in the last
+    similar body that the memo knows, are not read again. ``notes``: data that others derived from
+    the whole document.
 
-    Raises NotUnderstoodError; TooMuchError where more than ``most`` bytes are new.
+    Raises NotUnderstoodError; TooMuchError if more than ``most`` bytes are new.
     """
 
     def __init__(
@@ -77,16 +77,16 @@ class Document:
         )
         arrays: dict[str, Any] = dict(compress(parts.items(), map(_IS_ARRAY, parts.values())))
         self.part: Callable[[str], SpelledValue | Container | None] = parts.get
-        """Return what is remembered of a member; None if it is short, or not there."""
+        """Return the stored item or array of a member, None if it is short, or not there."""
         self.array: Callable[[str], Container | None] = arrays.get
-        """Return the array that is a member; None if that is none."""
+        """Return the array of a member, None if its value is no array."""
 
     def get(self, path: Path) -> Any:
         """Return the value at ``path``; raises PathError if there is none."""
         return self.entry(path).value
 
     def start_of(self, name: str) -> int:
-        """Return where the value of the member ``name`` begins in the body; it is there."""
+        """Return the offset in the body of the value of the member ``name``, which must exist."""
         number = self.root.find(name)
         assert number is not None
         return self.start + self.root.value_starts[number]
@@ -94,7 +94,7 @@ class Document:
     def texts(self, places: Places) -> list[tuple[Path, str]]:
         """Return ``(path, text there)`` for every text at ``places``, each once.
 
-        Of an array of messages only those are looked at that the one before did not have.
+        In an array of messages, those that the array before had too are not searched again.
         """
         value, found = self.value, dict[Path, str]()
         for name in filter(value.__contains__, places):
@@ -118,7 +118,7 @@ class Document:
         return container.entry(number, opening)
 
     def short(self) -> bytes:
-        """Return the body without what is remembered of it: names, and short values."""
+        """Return the parts of the body that are not stored as items: names, and short values."""
         pieces, at = [], 0
         for number in compress(count(), self.root.items):
             pieces.append(self.body[at : self.start + self.root.value_starts[number]])
@@ -126,12 +126,12 @@ class Document:
         return b"\0".join((*pieces, self.body[at:]))
 
     def siblings(self, path: Path) -> list[Entry]:
-        """Return all entries of the container that ``path`` points into, in their order."""
+        """Return all entries of the container in which ``path`` ends, in their order."""
         container, opening = self.container(path)
         return [container.entry(number, opening) for number in range(len(container.values))]
 
     def resolve(self, segments: Iterable[str]) -> Path:
-        """Turn pointer segments into a path with real indexes; raises PathError."""
+        """Return pointer segments as a path with integer indexes; raises PathError."""
         path: Path = ()
         value: Any = self.value
         for segment in segments:
@@ -147,7 +147,7 @@ class Document:
         return path
 
     def container(self, path: Path) -> tuple[Container, int]:
-        """Return the container that ``path`` points into, and its place; raises PathError."""
+        """Return the container in which ``path`` ends, and its offset; raises PathError."""
         container, opening = self.root, self.start
         for step in path[:-1]:  # from outside, so that none is read within another
             number = container.find(step)

@@ -1,6 +1,6 @@
-"""Edits and how they are spliced into the body's own text.
+"""Edits of a body, and their splicing into its own text.
 
-Law 1: nothing that no edit names changes. Key order, spacing, number spelling, escapes and
+Law 1: only the places that edits name change. Key order, spacing, number spelling, escapes and
 duplicate keys elsewhere survive, because the text is cut and joined, never serialised again.
 """
 
@@ -25,7 +25,7 @@ from cacheproxy.core.document.spans import Entry
 _ESCAPE = re.compile(
     r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|.)"
 )
-"""In a JSON string; a pair of surrogates is one."""
+"""Escapes in a JSON string; a pair of surrogates is one."""
 
 
 class _Remove(Enum):
@@ -35,31 +35,31 @@ class _Remove(Enum):
 
 
 REMOVE: Final = _Remove.REMOVE
-"""As an edit's ``new``: take the value out of its object or array."""
+"""Value of an edit's ``new`` that removes the value from its object or array."""
 
 
 class EditError(ValueError):
-    """An edit that cannot be made: no such place, wrong type, or two edits overlap."""
+    """An edit cannot be made: no such place, wrong type, or two edits overlap."""
 
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """As an edit's ``new``: a JSON value in just this spelling, which must be valid JSON."""
+    """Value of an edit's ``new`` with its exact spelling, which must be valid JSON."""
 
-    text: str  #: the spelling
+    text: str  #: JSON text
 
 
 class Edit(Struct, frozen=True):
-    """One change, and its report."""
+    """One change of a body, with its reason."""
 
     path: str  #: JSON pointer (RFC 6901) of the value to change
     new: Any  #: the new JSON value, a Raw one, or REMOVE; with a ``span``, a string
     why: str  #: one short sentence for the log
     span: tuple[int, int] | None = None
-    """(start, end) in characters of the string at ``path``: only these change."""
+    """Start and end of the characters to replace in the string at ``path``; None: all of it."""
     adds: bool = False
-    """Nothing is replaced (RFC 6902, section 4.1): a new member comes last in its object, a new
-    element before the one that ``path`` names, or last in its array where that ends in ``-``."""
+    """Whether ``new`` is added, and nothing replaced (RFC 6902, section 4.1): a member comes last
+    in its object, an element before the one at ``path``, or last if ``path`` ends in ``-``."""
 
 
 def apply(document: Document, edits: Iterable[Edit]) -> bytes:
@@ -71,7 +71,7 @@ def apply(document: Document, edits: Iterable[Edit]) -> bytes:
 
 
 def splices_of(document: Document, edits: Iterable[Edit]) -> list[Splice]:
-    """Return what ``edits`` change in the document's body; raises EditError or PathError."""
+    """Return the splices that ``edits`` make in the body; raises EditError or PathError."""
     whole: dict[Path, tuple[Entry, Any]] = {}
     in_strings: dict[Path, tuple[Entry, list[Edit]]] = {}
     added: dict[Path, list[str]] = {}  # entries as they are spelled
@@ -135,9 +135,9 @@ def encode(value: Any) -> str:
 def _refuse_overlaps(
     whole: Iterable[Path], in_strings: Iterable[Path], added: Iterable[Path]
 ) -> None:
-    """Raise EditError where an edit lies in what another replaces or removes as a whole.
+    """Raise EditError if an edit lies inside a value that another replaces or removes as a whole.
 
-    Asked of the paths, not of what would change: the answer must not depend on the values.
+    The paths decide, not the actual changes: the result must not depend on the values.
     """
     inside = (*in_strings, *added)
     starts = (path[:length] for path in (*whole, *inside) for length in range(1, len(path)))
@@ -148,9 +148,9 @@ def _refuse_overlaps(
 def _addition(
     document: Document, edit: Edit, added: dict[Path, list[str]]
 ) -> tuple[Path, str, bool]:
-    """Return the container that ``edit`` adds to, what is added, as it is spelled, and True.
+    """Return the path of the container that ``edit`` adds to, the added text, and True.
 
-    Or, with False, the path of the element that it comes before.
+    For a new element before another, return the path of that one, the text, and False.
     """
     segments = parse_pointer(edit.path)
     if not segments or edit.span is not None or edit.new is REMOVE:
@@ -171,7 +171,10 @@ def _addition(
 
 
 def _add(document: Document, parent: Path, texts: list[str], gone: int) -> Splice:
-    """Put ``texts`` behind the last entry; ``gone``: how many of its entries are taken out."""
+    """Return the splice that puts ``texts`` behind the last entry of ``parent``.
+
+    ``gone``: number of its entries that other edits remove.
+    """
     container, opening = document.container((*parent, "-"))
     count = len(container.values)
     if 0 < gone == count:
@@ -251,7 +254,7 @@ def _in_string(
 
 
 def _in_bytes(text: str, positions: list[int]) -> list[int]:
-    """Map ascending character ``positions`` of ``text`` into its UTF-8."""
+    """Return the byte offsets in UTF-8 of ascending character ``positions`` of ``text``."""
     mapped: list[int] = []
     character = byte = 0
     for position in positions:
@@ -262,7 +265,7 @@ def _in_bytes(text: str, positions: list[int]) -> list[int]:
 
 
 def _remove(document: Document, parent: Path, keys: set[int | str]) -> list[Splice]:
-    """Cut entries with their commas: forwards up to the next entry, the last ones backwards."""
+    """Return splices that cut entries up to the next one, the last ones from the end before."""
     entries = document.siblings((*parent, next(iter(keys))))
     gone = [entry.key in keys for entry in entries]
     if all(gone):
@@ -278,7 +281,7 @@ def _remove(document: Document, parent: Path, keys: set[int | str]) -> list[Spli
 
 
 def splice(body: bytes, splices: list[Splice]) -> bytes:
-    """Return ``body`` with ``splices`` made, itself if nothing changes; raises EditError."""
+    """Return ``body`` after ``splices``, the same object if nothing changes; raises EditError."""
     pieces: list[bytes | memoryview] = []
     position, view = 0, memoryview(body)
     for start, end, new in sorted(splices, key=itemgetter(0, 1)):
@@ -294,7 +297,7 @@ def splice(body: bytes, splices: list[Splice]) -> bytes:
 
 
 def offsets_in_string(literal: str, positions: list[int]) -> list[int]:
-    r"""Map ascending character ``positions`` of a decoded string into its JSON ``literal``.
+    r"""Return the offsets in a JSON ``literal`` of ascending ``positions`` in its decoded string.
 
     ``literal`` is the text between the quotes. An escape counts as one character, a pair of
     surrogate escapes (``\ud83d\ude00``) as one too (RFC 8259, section 7).

@@ -1,9 +1,9 @@
 """Parsed values of earlier bodies, found again by their bytes.
 
 An agent sends its whole conversation each time, but each message is read only once. An array in a
-new body is compared with arrays that begin alike; what is beyond that is looked up value by value,
-by its first bytes, and compared as a whole. So a turn costs only what is new in it, wherever the
-rest has moved.
+new body is compared with arrays that begin alike; the rest of it is looked up value by value, by
+their first bytes, and compared as a whole. So a turn costs only its new values, wherever the others
+have moved.
 """
 
 from __future__ import annotations
@@ -21,41 +21,41 @@ from cacheproxy.core.document.spans import Container, SpelledValue
 from cacheproxy.core.document.words import Words
 
 _MOST_ALIKE = 16
-"""Values that are compared of those with the same first bytes."""
+"""Values with the same first bytes at most, to compare a new one with."""
 _MOST_CONVERSATIONS = 256
-"""Arrays that are found of those with the same first bytes: conversations of one client."""
+"""Arrays with the same first bytes at most: conversations of one client."""
 _CHANGES = 8
-"""The part of an array that may be another where it is the one that a conversation had before."""
+"""Fraction (1/8) of an array that may change for it to replace the conversation's array before."""
 _FIRSTS = 4
-"""First elements of an array that are remembered: one that comes twice is no counter. What a client
-sends and what rules make of it take turns."""
+"""Last first elements of an array that are stored: one that comes twice is no counter. A client's
+body and the one that rules make of it take turns."""
 _MOST_READ = 64
 _MOST_BYTES_READ = 4 << 20
-"""Requests that stay read, and bytes of their bodies: nearly all of it others have as well."""
+"""Requests that stay parsed at most, and bytes of their bodies: others share most of the values."""
 _SPELLED = attrgetter("spelled")
 _Part = TypeVar("_Part", bound=SpelledValue | Container)
 
 
 class Forgetful(Protocol):
-    """A request, which may be read again."""
+    """A request, which can be parsed again."""
 
     def forget(self) -> None:
-        """Let go of what it was read as."""
+        """Drop the parsed body."""
 
 
 class Memo:
-    """Keeps members of bodies up to ``most_bytes``; the least recently found go first.
+    """Parsed members of bodies, up to ``most_bytes``; the least recently found are dropped first.
 
-    A value that several arrays have is counted once, and found as long as one of them is kept.
-    Whatever is found is right, for it is compared byte by byte. Threads may share it: a race
-    loses no more than an entry. ``words``: texts that are looked for in a request of which no plan
-    knows more. ``bytes_kept``: what all that is kept takes, roughly. ``items``: values, those of
-    arrays included, by their first ``head`` bytes.
+    A value that several arrays have counts once, and is found as long as one of them is stored.
+    Whatever is found is right, since it is compared byte by byte. Threads may share a memo: a race
+    loses no more than an entry. ``words``: texts to search for in a request without a plan's own.
+    ``bytes_kept``: bytes of all that is stored, roughly. ``items``: values, those in arrays
+    included, by their first ``head`` bytes.
     """
 
     head = 128
-    """Bytes by which a value is found. A shorter one is read as fast as it is found, and what is
-    another each turn (a counter in the system text) would fill the memo."""
+    """Number of first bytes by which a value is found. A shorter value is parsed as fast as found,
+    and values that change each turn (a counter in the system text) would fill the memo."""
 
     def __init__(self, most_bytes: int = sys.maxsize) -> None:
         self.words = Words()
@@ -71,11 +71,10 @@ class Memo:
         self._lock = Lock()
 
     def keeps_read(self, request: Callable[[], Forgetful | None], size: int) -> bool:
-        """Whether a request may keep what its body of ``size`` bytes is read as, for a while.
+        """Whether a request may keep its parsed body of ``size`` bytes until others have come.
 
-        That is until others have come. ``request`` refers to it weakly: one that is needed no more
-        is gone at once. What a large one was read as may take 20 times its bytes, and nobody knows
-        when another comes.
+        ``request``: weak reference to it, so that one without other users is freed at once. A large
+        parsed body may take 20 times its bytes, and the time of the next request is not known.
         """
         if size > _MOST_BYTES_READ:
             return False
@@ -89,43 +88,43 @@ class Memo:
         return True
 
     def like(self, body: bytes) -> Any:
-        """Return a document that begins and ends alike and is kept by a request, if there is one.
+        """Return a document with the same beginning and end that is still in use, None if none.
 
-        A client names the members of its bodies in one order.
+        A client writes the members of its bodies in one order.
         """
         known = self._documents.get(_ends_of(body))
         return None if known is None else known()
 
     def saw(self, document: Any) -> None:
-        """Take note that ``document`` was read; it is not kept."""
+        """Add ``document``, which was read, as a weak reference."""
         if len(self._documents) >= _MOST_CONVERSATIONS:
             self._documents.clear()
         self._documents[_ends_of(document.body)] = ref(document)
 
     def touch(self, items: Iterable[SpelledValue | Container | None]) -> None:
-        """Take note that ``items`` were found, in no memo."""
+        """Mark ``items``, which were found without a lookup here, as recently used."""
         kept = self._kept
         for item in filter(kept.__contains__, items):
             try:
                 kept.move_to_end(item)  # type: ignore[arg-type]
-            except KeyError:  # another thread let go of it
+            except KeyError:  # another thread dropped it
                 continue
 
     def item(self, body: bytes, at: int) -> SpelledValue | None:
-        """Return the value at ``at``, which begins with a quote or bracket, if it is known."""
+        """Return the value at ``at``, a string, array or object, None if it is not known."""
         for known in self.items.get(body[at : at + self.head], ()):
             if body.startswith(known.spelled, at):
                 return known
         return None
 
     def array(self, body: bytes, at: int) -> tuple[Container | None, int]:
-        """Return the array that has most in common with the one at ``at``, and how many bytes."""
+        """Return the array with most bytes in common with the one at ``at``, and their number."""
         best, most = None, 0
         head = self.head
         alike = self._arrays.get(body[at : at + head], ())
-        for known in alike:  # as it was, or with more behind it
+        for known in alike:  # the same array, or one with more behind it
             most = known.length - 1
-            end = most - head + 1  # looked at first: all may begin with one long system text
+            end = most - head + 1  # compared first: all may begin with one long system text
             if not body.startswith(known.spelled[end:most], at + end):
                 continue
             if body.startswith(known.spelled[:most], at):
@@ -142,11 +141,11 @@ class Memo:
             try:  # suppress() would be three calls
                 self._kept.move_to_end(best)
             except KeyError:
-                return best, most  # another thread let go of it
+                return best, most  # another thread dropped it
         return best, most
 
     def keep(self, new: SpelledValue | Container, before: Container | None = None) -> None:
-        """Keep ``new``; an array in place of ``before``, if it has nearly all that this had."""
+        """Store ``new``; an array replaces ``before`` if it has nearly all of its values."""
         head, renewed = self.head, None
         array = new if isinstance(new, Container) else None
         if array is not None and array.length < head:  # it would never be found
@@ -197,13 +196,13 @@ class Memo:
             else:
                 kept.move_to_end(new)
             while self.bytes_kept > self.most_bytes:
-                # At once: array() moves what it finds without the lock.
+                # In one call, since array() moves arrays without the lock.
                 self._uncount(kept.popitem(last=False)[0])
 
     def _renewed(self, new: Container) -> Container | None:
-        """Return the array that is ``new`` but for the first element: a counter may stand there.
+        """Return the stored array that equals ``new`` but for the first element, None if none is.
 
-        It is another in each turn, and would fill the memo with arrays that never come again.
+        If that element is a counter, it would fill the memo with arrays that never come again.
         """
         if len(new.items) < 2:
             return None
@@ -217,7 +216,7 @@ class Memo:
         return None
 
     def _uncount(self, gone: SpelledValue | Container, taken_over: int = 0) -> None:
-        """Count and find no longer what was let go of, but for the first items."""
+        """Remove ``gone`` from counts and lookups, but for its first ``taken_over`` items."""
         head = self.head
         for item in (gone,) if isinstance(gone, SpelledValue) else gone.items[taken_over:]:
             item.holders -= 1
@@ -238,8 +237,8 @@ def _ends_of(body: bytes) -> bytes:
 
 
 def _remove(found: dict[bytes, tuple[_Part, ...]], gone: _Part, head: int) -> None:
-    """Let ``gone`` be found no longer."""
+    """Remove ``gone`` from the lookup table ``found``."""
     key = bytes(gone.spelled[:head])
     alike = found.pop(key, ())
-    if alike and alike != (gone,):  # it is no longer there, or there are others
+    if alike and alike != (gone,):  # it is not there any more, or there are others
         found[key] = tuple([one for one in alike if one is not gone])

@@ -1,7 +1,7 @@
 """Places in a JSON body: pointers (RFC 6901) and the patterns that match them.
 
-A pointer names one value: ``/system/0/text``. A pattern names many: each segment is a
-member name, an index or ``*``, and may carry a condition on the object it leads to:
+A pointer names one value: ``/system/0/text``. A pattern names many: each segment is a member name,
+an index or ``*``, and may have a condition on the object that it leads to:
 
     /messages/*[role=system|developer]/content
 
@@ -22,7 +22,7 @@ _INDEX = re.compile(r"0|[1-9][0-9]{0,17}")
 
 
 class PathError(ValueError):
-    """A pointer or pattern that cannot be read, or leads nowhere in this body."""
+    """A pointer or pattern is invalid, or leads nowhere in this body."""
 
 
 def parse_pointer(pointer: str) -> tuple[str, ...]:
@@ -33,7 +33,7 @@ def parse_pointer(pointer: str) -> tuple[str, ...]:
     if pointer == "":
         return ()
     if not isinstance(pointer, str) or not pointer.startswith("/"):
-        raise PathError("a path must start with '/'")  # unquoted: it may be text put in its place
+        raise PathError("a path must start with '/'")  # unquoted: it may be text given by mistake
     segments = pointer[1:].split("/")
     return tuple(segments if "~" not in pointer else map(_unescape, segments))
 
@@ -58,13 +58,13 @@ def _unescape(segment: str) -> str:
 
 
 class PathStep(NamedTuple):
-    """One step of a pattern: what to enter, and what the object there must say."""
+    """One step of a pattern: the member or elements to enter, and the condition on them."""
 
-    name: str  #: of a member, an index, or ``*``
-    number: int | None = None  #: the name as an index (RFC 6901, section 4); None if it is none
+    name: str  #: name of a member, an index, or ``*``
+    number: int | None = None  #: name as an index (RFC 6901, section 4), None if it is none
     key: str | None = None
-    """The member that the condition in brackets looks at; None: no condition."""
-    values: tuple[str, ...] = ()  #: texts, one of which it must be
+    """Member that the condition in brackets is on, None without a condition."""
+    values: tuple[str, ...] = ()  #: texts of which that member must be one
 
     def accepts(self, value: Any) -> bool:
         """Whether ``value`` meets the condition in brackets, if there is one."""
@@ -73,20 +73,20 @@ class PathStep(NamedTuple):
 
 
 class PathPattern(NamedTuple):
-    """A pattern that has been read."""
+    """A parsed pattern."""
 
-    head: tuple[PathStep, ...]  #: the steps up to the first ``*``
-    each: PathStep | None = None  #: that ``*`` with its condition; None if there is none
-    rest: PathPattern | None = None  #: what follows it; None if there is no ``*``
-    first: str | None = None  #: the name of the first step; None if that is ``*``
+    head: tuple[PathStep, ...]  #: steps up to the first ``*``
+    each: PathStep | None = None  #: first ``*`` with its condition, None if there is none
+    rest: PathPattern | None = None  #: pattern behind the first ``*``, None if there is none
+    first: str | None = None  #: name of the first step, None if that is ``*``
 
 
 Places = Mapping[str | None, tuple[PathPattern, ...]]
-"""Patterns by the name of their first step; by None those that begin with ``*``."""
+"""Patterns by the name of their first step, None for those that begin with ``*``."""
 
 
 def places_of(patterns: Iterable[str]) -> Places:
-    """Read ``patterns``; raises PathError if one cannot be read."""
+    """Return ``patterns`` parsed; raises PathError if one is invalid."""
     found: dict[str | None, tuple[PathPattern, ...]] = {}
     for pattern in map(parse_pattern, patterns):
         found[pattern.first] = (*found.get(pattern.first, ()), pattern)
@@ -95,7 +95,7 @@ def places_of(patterns: Iterable[str]) -> Places:
 
 @lru_cache(maxsize=1024)
 def parse_pattern(pattern: str) -> PathPattern:
-    """Read ``pattern``; raises PathError if it cannot be read."""
+    """Return ``pattern`` parsed; raises PathError if it is invalid."""
     if not pattern.startswith("/"):
         raise PathError(f"a path pattern must start with '/': {pattern!r}")
     segments = []
@@ -130,9 +130,9 @@ def match_paths(value: Any, pattern: str) -> Iterator[tuple[Path, Any]]:
 def match_all(
     value: Any, patterns: Iterable[PathPattern], kind: type = object, first: int = 0
 ) -> list[list[tuple[Path, Any]]]:
-    """Return the same of each of ``patterns``, of values of a ``kind`` alone.
+    """Return for each of ``patterns`` its matches: ``(path, value there)`` of values of ``kind``.
 
-    ``first``: of an array that is a member, elements before this one are not entered.
+    ``first``: index of the first element to enter in an array that is a member.
     """
     found: list[list[tuple[Path, Any]]] = []
     for pattern in patterns:
@@ -182,7 +182,7 @@ def match_all(
 
 
 def leads_to(value: Any, pattern: PathPattern, pointer: str) -> bool:
-    """Whether ``pattern`` matches the place ``pointer`` in ``value``; nothing else is looked at."""
+    """Whether ``pattern`` matches the place ``pointer`` in ``value``; no other place is visited."""
     steps = parse_pointer(pointer)
     rest: PathPattern | None = pattern
     while rest is not None:

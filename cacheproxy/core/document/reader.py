@@ -1,4 +1,4 @@
-"""Reads JSON containers with the standard library's C scanner, element by element.
+"""The reader of JSON containers, element by element, with the standard library's C scanner.
 
 No single call reads the whole of a long ``messages`` array, so that other threads can run in
 between. Values in the memo are not scanned again.
@@ -16,20 +16,20 @@ from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.document.spans import Container, SpelledValue
 
 MOST_ENTRIES = 100_000
-"""Members of the body, and elements of its arrays: each costs a microsecond and 200 bytes, and
-the garbage collector holds up the other threads while it looks at them all."""
+"""Members of the body and elements of its arrays at most: each costs a microsecond and 200 bytes,
+and the garbage collector blocks the other threads while it visits them all."""
 MOST_LISTED = 250_000
-"""Elements of all lists in these. Those of a message are blocks of the prompt, each of which costs
-some microseconds and 300 bytes."""
+"""Elements of all lists inside these at most. In a message they are blocks of the prompt, each of
+which costs some microseconds and 300 bytes."""
 _WINDOW = 4 << 10
-"""Bytes decoded at a time, and eight times as many where a value is longer."""
+"""Bytes decoded at first for a value; eight times as many for each further attempt."""
 _LEAST = 64
-"""Bytes of a member that is searched by itself."""
+"""Bytes of a member's value at least, for an item of its own."""
 _LONG = 1 << 20
-"""Bytes up to which a value, or what is left of a body, is compared with what was there before: the
-memo compares a longer one."""
+"""Bytes of a value, or of the rest of a body, at most, to be compared with the body before; longer
+ones are compared by the memo."""
 _EACH = 256
-"""Bytes that are scanned while one value is looked up, or put into a list."""
+"""Bytes that could be scanned in the time in which one value is looked up or put into a list."""
 _SPACES = b" \t\n\r"
 _space: Any = re.compile(rb"[ \t\n\r]*").match
 _plain_name = re.compile(rb'"([^"\\\x00-\x1f]*)"[ \t\n\r]*:[ \t\n\r]*').match
@@ -40,19 +40,19 @@ _OPENING = b'"[{'
 
 
 class NotUnderstoodError(ValueError):
-    """The body is not a JSON object we can read; it goes on as it came."""
+    """The body is no JSON object that can be read; the proxy forwards it as it came."""
 
 
 class TooMuchError(Exception):
-    """More of the body is new than was to be scanned."""
+    """More of the body is new than the limit allows to scan."""
 
 
 class Reader:
-    """Reads the containers of ``body``, with what ``memo`` knows; ``scanned``: bytes it did not.
+    """The reader of the containers in ``body``; values that ``memo`` has are not scanned.
 
-    ``most``: bytes to be scanned; beyond them, or a value for each 256 of them that is looked up
-    or scanned, TooMuchError is raised, and a second reader finds what this one has read in the
-    memo.
+    ``scanned``: number of bytes that were. ``most``: bytes to scan at most; TooMuchError is raised
+    above it, or above one value for each 256 of them, looked up or scanned. A second reader finds
+    the values read by this one in the memo.
     """
 
     def __init__(self, body: bytes, memo: Memo | None = None, most: int = sys.maxsize) -> None:
@@ -65,7 +65,7 @@ class Reader:
         self.scanned = 0
 
     def read(self) -> tuple[int, Container]:
-        """Return where the object stands in the body, and the object.
+        """Return the offset of the object in the body, and the object.
 
         Raises NotUnderstoodError or TooMuchError.
         """
@@ -85,10 +85,10 @@ class Reader:
         return start, root
 
     def read_like(self, old: bytes, start: int, root: Container) -> Container | None:
-        """Return the object if it has the members of ``root``, which is at ``start`` in ``old``.
+        """Return the object if its members are those of ``root``, which is at ``start`` in ``old``.
 
-        Only values that are spelled otherwise there are read. None, too, where something is wrong
-        with the body. Raises TooMuchError.
+        Only values with another spelling are read. Return None if the members differ, or if the
+        body is faulty. Raises TooMuchError.
         """
         body, view, made = self._body, memoryview(old), Container(root.keys)
         items, made.values = root.items[:], root.values[:]
@@ -98,7 +98,7 @@ class Reader:
         for number, end in enumerate(root.ends):
             behind = start + end
             if behind - there < _LONG and body.startswith(view[there : behind + 1], there + shift):
-                there = behind  # the byte behind it is the same, too: a number ends there
+                there = behind  # the next byte is equal as well, so a number ends there
                 continue
             value_start = start + root.value_starts[number]
             at = value_start + shift
@@ -141,9 +141,9 @@ class Reader:
     def _fill(
         self, made: Container, opening: int, *, is_body: bool = False, is_deep: bool = False
     ) -> None:
-        """Read the rest of ``made``: the body, an array that is a member of it, or what is deeper.
+        """Read the rest of ``made``: the body, an array that is a member, or a deeper container.
 
-        One loop that calls nothing for what is known: each turn it is nearly all of a body.
+        It is one loop without calls for known values, which are nearly all of a body each turn.
         """
         body, keys, values = self._body, made.keys, made.values
         starts, value_starts, ends, items = made.starts, made.value_starts, made.ends, made.items
@@ -187,7 +187,7 @@ class Reader:
                         break
                 else:
                     start, (value, at) = at, self._plain(at)
-                    if len(body) > 2 * MOST_LISTED:  # else there is no room for so many
+                    if len(body) > 2 * MOST_LISTED:  # a shorter body has no room for so many
                         self._count(value)
                     item = SpelledValue(body[start:at], value)
             values.append(value)
@@ -203,7 +203,7 @@ class Reader:
         made.value = values if keys is None else dict(zip(keys, values, strict=True))
 
     def _member(self, at: int) -> tuple[Any, int, SpelledValue | Container | None]:
-        """Return the member's value at ``at``, where it ends, and what is remembered of it."""
+        """Return the member's value at ``at``, its end, and its item or array, None if short."""
         body, memo = self._body, self._memo
         if body[at] == _ARRAY:
             array = self._array(at)
@@ -222,7 +222,7 @@ class Reader:
         return item.value, at + len(item.spelled), item
 
     def _array(self, at: int) -> Container:
-        """Return the array at ``at``, the very same if it is known."""
+        """Return the array at ``at``, the same object if it is known."""
         body, memo = self._body, self._memo
         known, length = (None, 0) if memo is None else memo.array(body, at)
         if known is not None and length == known.length:
@@ -233,27 +233,27 @@ class Reader:
             self._fill(made, at)
         except TooMuchError:
             if made.ends:
-                made.value, made.length = made.values, made.ends[-1] + 1  # its bracket is to come
+                made.value, made.length = made.values, made.ends[-1] + 1  # with a bracket to come
                 self._keep(made, at, made.length - 1, known)
             raise
         self._keep(made, at, made.length, known)
         return made
 
     def _keep(self, made: Container, at: int, length: int, known: Container | None) -> None:
-        """Keep the array at ``at``, of which ``length`` bytes have been read."""
+        """Store the array at ``at``, of which ``length`` bytes have been read."""
         part = memoryview(self._body)[at : at + length]
-        # A part keeps the whole body: a small one must not.
+        # A view keeps the whole body in memory, so a small part is copied.
         made.spelled = part if 2 * length > len(self._body) else memoryview(bytes(part))
         if self._memo is not None:
             self._memo.keep(made, known)
 
     def _plain(self, at: int) -> tuple[Any, int]:
-        """Return the value at ``at``, and where it ends."""
+        """Return the value at ``at``, and its end; raises TooMuchError."""
         body = self._body
         size = _WINDOW if body[at] in _OPENING else _LEAST
         while True:
             is_rest = at + size >= len(body)
-            part = body if size <= _WINDOW else memoryview(body)  # of a long value, no copy
+            part = body if size <= _WINDOW else memoryview(body)  # a long value is not copied
             text, _ = utf_8_decode(part[at : at + size], "strict", is_rest)
             try:
                 value, end = _scan(text, 0)
@@ -272,13 +272,13 @@ class Reader:
             size = min(8 * size, self._most - self.scanned + _LEAST)
 
     def _count(self, value: Any) -> None:
-        """Count the elements of the lists in ``value``."""
+        """Count the elements of all lists in ``value``; raises ValueError if they are too many."""
         self._left_in_lists -= _listed(value, self._left_in_lists)
         if self._left_in_lists < 0:
             raise ValueError("too many elements in its lists")
 
     def _name(self, at: int) -> tuple[str, int]:
-        """Read the name of a member that is not plain; return it, and where its value starts."""
+        """Return the name of a member that has escapes, and the offset of its value."""
         if self._body[at] != _QUOTE:
             raise ValueError("a member name is missing")
         name, at = self._plain(at)
@@ -289,7 +289,7 @@ class Reader:
 
 
 def _listed(value: Any, most: int) -> int:
-    """Return how many elements the lists in ``value`` have; beyond ``most`` it is enough."""
+    """Return the number of elements of all lists in ``value``; counting stops above ``most``."""
     count, values = 0, [value]
     while values and count <= most:
         one = values.pop()
@@ -313,7 +313,7 @@ def _reason(error: BaseException) -> str:
 
 
 def parsed(text: str | bytes, *, strict: bool = True) -> Any:
-    """Return what ``text`` says; None where it is no JSON, or nested too deeply to be read."""
+    """Return the value of ``text``, None if it is no JSON, or nested too deeply to be read."""
     try:
         return json.loads(text, strict=strict)
     except (ValueError, RecursionError):

@@ -1,8 +1,8 @@
-"""Patterns that others wrote, searched for with a limit on the time.
+"""The search for patterns of others, within a time limit.
 
-Python's own ``re`` cannot be stopped: a pattern that goes back exponentially holds the process for
-ever. The package ``regex`` can; what a pattern means stays as ``re`` has it, but for characters
-that Unicode classes differently (docs/rules.md).
+Python's own ``re`` cannot be interrupted: a pattern that backtracks exponentially blocks the
+process for ever. The package ``regex`` can be; a pattern means the same as in ``re``, but for
+characters that Unicode classifies differently (docs/rules.md).
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ import regex
 
 SECONDS = 0.1
 SECONDS_PER_MIB = 0.25
-"""Processor time that one pattern may take for one body: far more than any shipped one takes."""
+"""Processor time of one pattern for one body at most: far more than any shipped one needs."""
 _LONG = 64 << 10
-"""Characters of a text beyond which other threads run meanwhile; for shorter ones, to let them in
-takes longer than the search."""
+"""Characters of a text above which other threads run during its search; for a shorter one, the
+switch takes longer than the search."""
 _SYNTAX = (
     r"\(\?#[^)]*(?:\)|\Z)|\\N\{[^}]*\}|\\."
     r"|(?P<quantifier>\{(?:\d+(?:,\d*)?|,\d*)\})"
@@ -36,14 +36,15 @@ _IN_SET = re.compile(r"\\.|\[", re.DOTALL)
 _parser: Any = vars(re)["_parser"]
 _REPEATS = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
 _LARGEST = 100_000
-"""Parts of a pattern, which take 30 MB: ``regex`` makes as many of one as must be there."""
+"""Parts of a pattern at most, which take 30 MB: ``regex`` copies a part for each repetition that is
+required."""
 
-# "[[a-z]" means to us what it means to re; what it may mean one day is nobody's mistake.
+# "[[a-z]" is to mean what it means to re today: the warning of a later meaning helps nobody.
 warnings.filterwarnings("ignore", "Possible (?:nested set|set )", FutureWarning)
 
 
 class _Collections:
-    """The processor time that Python's garbage collector took: no pattern is to blame for it."""
+    """The processor time of Python's garbage collector, which must not count against a pattern."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -61,12 +62,12 @@ gc.callbacks.append(_collections)
 
 
 def worked() -> float:
-    """Return the processor time of this thread in seconds, without what Python's collector took."""
+    """Return the processor seconds of this thread, without those of Python's garbage collector."""
     return thread_time() - _collections.seconds
 
 
 class SlowPatternError(Exception):
-    """A pattern took longer than it may: ``seconds``."""
+    """A pattern exceeded its limit of ``seconds``."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -82,7 +83,7 @@ class SearchPattern:
         self.groupindex: Mapping[str, int] = self._regex.groupindex
 
     def within(self, size: int = 0) -> Search:
-        """Return what searches in a body of ``size`` bytes, all its texts together."""
+        """Return a Search with the time limit for all texts of a body of ``size`` bytes."""
         return Search(self._regex, size)
 
 
@@ -97,14 +98,14 @@ class Search:
         self._seconds = SECONDS + SECONDS_PER_MIB * size / (1 << 20)
         self._until = 0.0
         self._patience = 1
-        """``regex`` counts the time of the whole process, and so what other threads do as well."""
+        """Factor of the time limit for ``regex``, which measures the time of all threads."""
 
     def search(self, text: str) -> regex.Match[str] | None:
-        """Return the first match in ``text``."""
+        """Return the first match in ``text``, None if there is none."""
         return next(self.finditer(text), None)
 
     def match(self, text: str, at: int) -> regex.Match[str] | None:
-        """Return the match that begins at ``at``."""
+        """Return the match that begins at ``at``, None if there is none."""
         while True:
             begun, left = self._left()
             lets_in = self._patience > 1 or len(text) > _LONG  # whether other threads run
@@ -131,14 +132,17 @@ class Search:
                 return
 
     def _once_more(self, begun: float) -> None:
-        """Begin anew where other threads took the time: what is done again is no fault of its."""
+        """Prepare a repetition after a timeout; extend the limit if other threads used the time."""
         now = worked()
         if now < self._until:
             self._until += now - begun
         self._patience *= 4
 
     def _left(self) -> tuple[float, float]:
-        """Return now and the seconds left, which begin with a text; raises SlowPatternError."""
+        """Return the time and the seconds left; the limit begins with the first call.
+
+        Raises SlowPatternError if none are left.
+        """
         now = thread_time() - _collections.seconds
         if not self._until:
             self._until = now + self._seconds
@@ -149,7 +153,7 @@ class Search:
 
 @lru_cache(maxsize=256)
 def _compiled(pattern: str) -> regex.Pattern[str]:
-    plain = re.compile(pattern)  # no more than this is allowed, and its messages are known
+    plain = re.compile(pattern)  # only patterns of re are allowed; its error messages are known
     if _size(_parser.parse(pattern)) > _LARGEST:
         raise re.error(f"more than {_LARGEST:,} characters, with its repetitions written out")
     braces = _BRACES_VERBOSE if plain.flags & re.VERBOSE else _BRACES
@@ -160,7 +164,7 @@ def _compiled(pattern: str) -> regex.Pattern[str]:
 
 
 def _size(part: Any) -> int:
-    """Return how many parts a part has, as ``re`` reads it, if all that must be there is copied."""
+    """Return the number of parts of a pattern's part, parsed by ``re``, repetitions copied."""
     if isinstance(part, list | _parser.SubPattern):
         return sum(map(_size, part))
     if not isinstance(part, tuple):
@@ -172,7 +176,7 @@ def _size(part: Any) -> int:
 
 
 def _spelled(found: re.Match[str]) -> str:
-    """Spell out what ``re`` takes literally and ``regex`` does not: ``{e}``, ``[[:alpha:]]``."""
+    """Return ``found`` escaped if ``re`` takes it literally and ``regex`` does not (``{e}``)."""
     if found["brace"]:
         return r"\{"
     if found["set"]:

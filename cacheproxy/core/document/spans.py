@@ -10,34 +10,34 @@ from typing import Any, NamedTuple
 from cacheproxy.core.document.pointer import Path, PathPattern, match_all
 
 _EACH_VALUE = 130
-"""Bytes that a value takes beside its text, as measured: 30 for a number, 140 for a member."""
+"""Bytes of a value beside its text, as measured: 30 for a number, 140 for a member."""
 _MOST_COUNTED = 256
-"""Values that are counted one by one: of more, their signs are."""
+"""Values at most that are counted one by one; of more, the commas and brackets are counted."""
 _HOLDS_VALUES = frozenset((dict, list)).__contains__
 _EACH_ITEM = 1000
-"""Bytes that an item takes itself, with what a prompt makes of it, as measured."""
+"""Bytes of an item itself, with a prompt's note on it, as measured."""
 _ESCAPED_EMOJI = re.compile(rb"\\u[dD][89abAB]").search
-"""Half of a character that takes four bytes, as clients spell it that write ASCII alone."""
+"""Search for half of a character of four bytes, as escaped by clients that write ASCII alone."""
 _UNSEARCHED: tuple[Any, int, frozenset[Any]] = (None, 0, frozenset())
 
 
 class Entry(NamedTuple):
     """One member of an object or element of an array; offsets in bytes of the body."""
 
-    key: str | int  #: a member's name, or an element's index
-    start: int  #: where it begins: for a member, its name
-    value_start: int  #: where its value begins
-    end: int  #: behind its value
-    value: Any  #: what it was read as
+    key: str | int  #: name of a member, or index of an element
+    start: int  #: offset of the entry: for a member, of its name
+    value_start: int  #: offset of the value
+    end: int  #: offset behind the value
+    value: Any  #: parsed value
 
 
 class SpelledValue:
-    """A value as it is spelled, and what it came to; all bodies that hold it share it.
+    """A value with its spelling; all bodies that contain it share this object.
 
-    ``cost``: bytes that it takes, roughly: one emoji makes each character of its text take four, an
-    arrow two. ``looked``: which texts were looked for in it (Words), how many of them, and those
-    that it holds. ``note``: what a prompt made of it, and where. ``holders``: how many of the
-    things that a memo keeps have it.
+    ``cost``: bytes in memory, roughly: one emoji makes each character of its text take four, an
+    arrow two. ``looked``: the texts searched for in it (Words), their number, and those found.
+    ``note``: a prompt's own data on it, and its place. ``holders``: number of objects in a memo
+    that have it.
     """
 
     __slots__ = ("cost", "holders", "looked", "note", "spelled", "value")
@@ -46,14 +46,14 @@ class SpelledValue:
         self.spelled = spelled
         self.value = value
         values, found = 0, [value] if _HOLDS_VALUES(type(value)) else []
-        for one in found:  # and what is put behind it meanwhile
+        for one in found:  # including the values appended in the loop
             values += 1 + len(one)
-            if values > _MOST_COUNTED:  # at most: texts may hold these signs as well
+            if values > _MOST_COUNTED:  # an upper bound: texts may have these characters as well
                 values = len(spelled) - len(spelled.translate(None, b",[{"))
                 break
             inner = one.values() if type(one) is dict else one
             found += compress(inner, map(_HOLDS_VALUES, map(type, inner)))
-        width = 1  # bytes that each character of the widest text in it takes, at most
+        width = 1  # bytes of each character of the widest text in it, at most
         if not spelled.isascii() or b"\\u" in spelled:
             width = 4 if b"\xf0" in spelled or _ESCAPED_EMOJI(spelled) else 2
         self.cost = _EACH_ITEM + (1 + width) * len(spelled) + _EACH_VALUE * values
@@ -65,9 +65,9 @@ class SpelledValue:
 class Container:
     """The members of an object or the elements of an array, in their order.
 
-    Offsets count from the opening bracket, so that a container stays what it is wherever it
-    moves, and documents share it. Once read it is never altered, nor are the values.
-    ``keys``: the members' names, without duplicates left out; None for an array.
+    Offsets count from the opening bracket, so that documents can share a container wherever it
+    moves. Once read, neither it nor its values are altered. ``keys``: names of all members,
+    duplicates included; None for an array.
     """
 
     __slots__ = (
@@ -77,24 +77,24 @@ class Container:
 
     def __init__(self, keys: list[str] | None = None) -> None:
         self.keys = keys
-        self.starts: list[int] = []  #: where each begins, in bytes
-        self.value_starts = self.starts if keys is None else []  #: where their values do
-        self.ends: list[int] = []  #: behind each, in bytes
-        self.values: list[Any] = []  #: what they were read as
+        self.starts: list[int] = []  #: offsets of the entries, in bytes
+        self.value_starts = self.starts if keys is None else []  #: offsets of their values
+        self.ends: list[int] = []  #: offsets behind the entries
+        self.values: list[Any] = []  #: parsed values
         self.items: list[Any] = []
-        """Those of an array that is a member of the body; for the body itself an item, an array or
-        None (a short value) per member."""
+        """Elements (SpelledValue) of an array that is a member of the body; for the body itself, an
+        item, an array or None (a short value) for each member."""
         self.notes: dict[Any, Any] = {}
-        """What was made of such an array."""
+        """Data that others derived from such an array."""
         self.before: tuple[dict[Any, Any], int] = {}, 0
-        """The notes of another array, and how many of the first items both have."""
-        self.shared = 0  #: how many bytes it has in common with that
-        self.value: Any = None  #: all of it, once it is read
+        """Notes of another array, and the number of leading items that both have."""
+        self.shared = 0  #: number of leading bytes in common with that array
+        self.value: Any = None  #: whole value, once it is read
         self.length = 0  #: bytes, brackets included, once it is read
-        self.spelled: memoryview  #: of an array that is a member: its bytes
+        self.spelled: memoryview  #: bytes of an array that is a member
 
     def place(self, other: Container, upto: int, shift: int) -> None:
-        """Take on the places of ``other`` up to that value's beginning, ``shift`` bytes on."""
+        """Add the places of ``other`` up to the start of value ``upto``, ``shift`` bytes on."""
         moved = shift.__add__
         self.starts.extend(map(moved, other.starts[len(self.starts) : upto + 1]))
         starts = self.value_starts
@@ -117,12 +117,12 @@ class Container:
     def texts(self, name: str, patterns: tuple[PathPattern, ...]) -> list[tuple[Path, str]]:
         """Return the texts that ``patterns`` match, each once, with their paths from the body.
 
-        The array is its member ``name``, where each pattern begins. Only those elements are looked
-        at that the array before did not have.
+        ``name``: the body's member that is this array, the first step of each pattern. Elements
+        that the array before has too are not searched again.
         """
         if patterns not in self.notes:
             notes, count = self.before
-            known = notes.get(patterns)  # asked once: another thread may be about to note it
+            known = notes.get(patterns)  # read once: another thread may be about to add it
             value, start = {name: self.value}, 0 if known is None else count
             found = match_all(value, patterns, str, start)
             for new, old in zip(found, () if known is None else known[1], strict=False):
@@ -133,7 +133,7 @@ class Container:
         return kept
 
     def find(self, key: str | int) -> int | None:
-        """Return the number of the entry that ``key`` names: the last of duplicates."""
+        """Return the number of the entry named ``key``, the last of duplicates; None if none."""
         keys = self.keys
         if keys is None:
             return key if isinstance(key, int) and 0 <= key < len(self.values) else None
@@ -142,7 +142,7 @@ class Container:
         return len(keys) - 1 - keys[::-1].index(str(key))
 
     def entry(self, number: int, opening: int) -> Entry:
-        """Return an entry; ``opening``: where the bracket stands in the body."""
+        """Return an entry; ``opening``: offset of the container's bracket in the body."""
         return Entry(
             number if self.keys is None else self.keys[number],
             opening + self.starts[number],

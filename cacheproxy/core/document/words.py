@@ -1,4 +1,4 @@
-"""Which texts a body holds: each value is searched but once, in whatever bodies it comes.
+"""The search of bodies for many texts: each value is searched once, in whichever bodies it comes.
 
 The texts that rules name are known before any request comes, so that one pass finds them all.
 """
@@ -15,15 +15,15 @@ from cacheproxy.core.document.spans import Container, SpelledValue
 Word = str | re.Pattern[bytes]
 Parts = Sequence[SpelledValue | Container | None]
 _MOST_ASKED = 256
-"""Texts that are remembered of each value beside those of rules: code may ask for anything."""
+"""Texts at most, beside those of rules, for which results are stored: code may ask for any text."""
 _NONE: frozenset[Word] = frozenset()
 _IN_NO_TEXT = b"\xff"
-"""Stands for a pattern among the texts: UTF-8 has no such byte."""
+"""Placeholder for a pattern among the texts: UTF-8 has no such byte."""
 _UNSEARCHED: tuple[Any, int, list[frozenset[Word]]] = (None, 0, [])
 
 
 class Words:
-    """The texts that are looked for: ``texts`` from the beginning, others as they are asked for.
+    """The texts to search for: ``texts`` from the beginning, others when they are first asked for.
 
     ``known``: all of them so far. They are ASCII, and patterns do not look beyond their match.
     """
@@ -38,15 +38,15 @@ class Words:
         self._most = len(self.known) + _MOST_ASKED
 
     def learn(self, word: Word) -> bool:
-        """Add ``word`` if it is new; return whether it is one of them."""
+        """Add ``word`` if it is new and there is room; return whether it is among the words now."""
         if word not in self.known and len(self.known) < self._most:
             self._add(word)
         return word in self.known
 
     def held_by(self, text: bytes, parts: Parts = ()) -> frozenset[Word]:
-        """Return which of them a body holds: ``text``, or one of the ``parts`` beside it.
+        """Return the words in a body, which consists of ``text`` and the ``parts`` beside it.
 
-        Of the parts only what is new is searched.
+        Only new parts are searched.
         """
         found = self._in(text)
         size = len(self._spelled)
@@ -73,7 +73,7 @@ class Words:
         self.known.add(word)
 
     def _in(self, text: bytes, first: int = 0) -> frozenset[Word]:
-        """Return which of the words, from the one numbered ``first`` on, ``text`` holds."""
+        """Return the words in ``text``, of those from the one numbered ``first`` on."""
         found = [*compress(self._words[first:], map(text.__contains__, self._spelled[first:]))]
         for number, pattern in self._patterns:
             if number >= first and pattern.search(text):
@@ -84,11 +84,11 @@ class Words:
         words, first, held = item.looked
         size = len(self._spelled)
         held = held | self._in(item.spelled, first) if words is self else self._in(item.spelled)
-        item.looked = self, size, held  # at once: threads share it
+        item.looked = self, size, held  # one assignment, since threads share the item
         return held
 
     def _in_each(self, array: Container) -> list[frozenset[Word]]:
-        """Return what the items hold up to each of them; it is kept for the next array."""
+        """Return for each item the words in all items up to it; stored for the next array."""
         size = len(self._spelled)
         notes, count = array.before
         words, looked, each = notes.get("held", _UNSEARCHED)
@@ -106,34 +106,33 @@ class Words:
 
 
 class Literals:
-    """Looks for ASCII texts and patterns in ``body``.
+    """The ASCII texts and patterns that occur in ``body``.
 
-    ``words``: those that are looked for at once; ``held``: which of them the body holds. ``short``,
-    ``parts``: what is not remembered of a body that was read with a memo, and what is. Then a text
-    that begins in one part and ends in another is not found.
+    ``words``: texts that are searched for at once; ``held``: those of them in the body. ``parts``:
+    values of the body that are in a memo, for a body that was read with one; ``short``: the rest of
+    it. Then a text across the border of two parts is not found.
     """
 
     def __init__(
         self, body: bytes, words: Words, short: bytes | None = None, parts: Parts = ()
     ) -> None:
         self._body, self._short, self._parts = body, body if short is None else short, parts
-        self._words, self._looked = words, len(words.known)  # before: other threads add to them
+        self._words, self._looked = words, len(words.known)  # counted first: threads add words
         self.held = words.held_by(self._short, parts)
 
     def __contains__(self, word: Word) -> bool:
-        """Whether the body holds ``word``."""
+        """Whether ``word`` occurs in the body."""
         words = self._words
         if not words.learn(word):
             return bool(Words((word,)).held_by(self._body))
         if self._looked < (count := len(words.known)):
             self.held = words.held_by(self._short, self._parts)
-            self._looked = count  # behind it: threads share this
+            self._looked = count  # set after ``held``, since threads share this object
         return word in self.held
 
     def match(self, pattern: re.Pattern[bytes]) -> bool:
-        """Whether the body holds a match of ``pattern``, which must not look beyond its match.
+        """Whether the body has a match of ``pattern``, which must not look beyond its match.
 
-        One that begins with a certain character is nearly as fast as a text, one that may begin
-        with several is not.
+        A pattern with a fixed first character is nearly as fast as a text; others are slower.
         """
         return pattern in self
