@@ -1,4 +1,4 @@
-"""What is worth an alarm: breaks that cost much, at once or together; failure after failure."""
+"""Alarms for costly breaks, by one turn or by several together, and for repeated failures."""
 
 from __future__ import annotations
 
@@ -18,57 +18,58 @@ from cacheproxy.core.rules.fold import one_line
 from cacheproxy.record.exchange import Exchange
 
 _AGAIN = 86_400.0
-"""Seconds after which the same cause is told once more."""
+"""Seconds before the same cause raises an alarm again."""
 _MOST_SESSIONS = 1_000
 _MOST_RAISED = 4_000
 FAILED = "failed"
-"""The cause of an alarm that tells of failures."""
+"""Cause of an alarm for failures."""
 _STUCK = 3
-"""Prompts of a conversation that fail one after the other: clients try again, and may succeed."""
+"""Failed prompts in a row that raise an alarm: after fewer, a client's own retries may succeed."""
 _LONGEST = 64
-"""Characters of a name that a client has chosen."""
+"""Characters at most of a name that a client has chosen."""
 _LOSSES = (Judgement.BREAK, Judgement.CUT)
 _JUDGED = (Judgement.OK, *_LOSSES)
 _REUSED, _LOST, _SECONDS = map(attrgetter, ("reused", "lost", "seconds"))
 
 
 class AlarmLimits(msgspec.Struct, frozen=True):
-    """From where on a break is worth an alarm; 0: never."""
+    """Losses from which on an alarm is raised; 0: never."""
 
     tokens: Annotated[int, Meta(ge=0)] = 20_000
-    """Lost by one turn, or by the last ``turns`` together if these reused too little."""
-    seconds: Annotated[float, Meta(ge=0)] = 40.0  #: lost, likewise
+    """Tokens lost by one turn, or by the last ``turns`` together if these reused too little."""
+    seconds: Annotated[float, Meta(ge=0)] = 40.0  #: seconds lost, likewise
     reuse: Annotated[float, Meta(ge=0, le=1)] = 0.5
-    """What is too little: a share of what the turns before had, 0 to 1."""
-    turns: Annotated[int, Meta(ge=1, le=100)] = 5  #: how many count together
+    """Share of the earlier turns' tokens, 0 to 1, below which the reuse of ``turns`` is too
+    little."""
+    turns: Annotated[int, Meta(ge=1, le=100)] = 5  #: number of turns that are counted together
 
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """What there is to tell: no text of any prompt."""
+    """An alarm's facts, without any text of a prompt."""
 
     client: str  #: the client's name
-    session: str  #: as the log calls it
-    turn: int  #: the last of the turns
-    cause: str  #: by its word in the log
+    session: str  #: the session's label, as in the log
+    turn: int  #: number of the last of the turns
+    cause: str  #: the cause's word in the log
     phrase: str  #: the cause in words
-    tokens: int  #: lost, by ``turns`` turns
-    seconds: float | None  #: lost; None where no speed is known
-    turns: int  #: how many lost them
-    command: str  #: what tells more, and proposes a rule where one may help
-    upstream: str  #: by its name or URL
+    tokens: int  #: tokens lost by ``turns`` turns
+    seconds: float | None  #: seconds lost; None if no speed is known
+    turns: int  #: number of turns that lost them
+    command: str  #: command that explains the loss, and proposes a rule where one may help
+    upstream: str  #: name or URL of the upstream
     at: float  #: seconds since the epoch
 
     @property
     def title(self) -> str:
-        """Whose cache was lost, or who gets no answers."""
+        """Sentence that names the session and what happened: a lost cache, or no answers."""
         if self.cause == FAILED:
             return f"{self.session} gets no answers"
         return f"{self.session} lost its prompt cache"
 
     @property
     def text(self) -> str:
-        """Why, and what it cost."""
+        """The cause and the cost, for people."""
         if self.cause == FAILED:
             return f"{self.turns} requests failed one after the other: {self.phrase}."
         seconds = "" if self.seconds is None else f", {self.seconds:,.0f} s"
@@ -77,17 +78,17 @@ class Alarm:
 
 
 class _Turn(NamedTuple):
-    """What a turn reused of the one before it, and lost of it."""
+    """Tokens of the turn before that a turn reused, and those that it lost."""
 
-    reused: int  #: tokens
-    lost: int  #: tokens
-    seconds: float | None  #: lost; None where no speed is known
+    reused: int  #: tokens reused
+    lost: int  #: tokens lost
+    seconds: float | None  #: seconds lost; None if no speed is known
 
 
 class Alarms:
-    """Says of each finished exchange whether it is worth an alarm: once a day for each cause.
+    """Decides for each finished exchange whether it raises an alarm: once a day for each cause.
 
-    ``limits`` may be set anew at any time. What is remembered is bounded.
+    ``limits`` may be replaced at any time. The memory it needs is bounded.
     """
 
     def __init__(self, limits: AlarmLimits) -> None:
@@ -97,7 +98,7 @@ class Alarms:
         self._raised: OrderedDict[tuple[Session, str], float] = OrderedDict()
 
     def see(self, exchange: Exchange, now: float, proxy: str = "") -> Alarm | None:
-        """Return the alarm that ``exchange`` raises.
+        """Return the alarm that ``exchange`` raises, None for none.
 
         ``now``: seconds of a clock that does not jump. ``proxy``: see ``explain.command``.
         """
@@ -133,7 +134,7 @@ class Alarms:
         return replace(alarm, tokens=lost, seconds=took)
 
     def _is_new(self, key: tuple[Session, str], now: float) -> bool:
-        """Whether this was not told within a day; now it is."""
+        """Return whether ``key`` raised no alarm within a day, and record that it does now."""
         if now - self._raised.get(key, -_AGAIN) < _AGAIN:
             return False
         _put(self._raised, key, now, _MOST_RAISED)
@@ -163,7 +164,7 @@ def _alarm(
 
 
 def _shown(name: str) -> str:
-    """Return a name that a client has chosen, fit to be shown: it may be anything."""
+    """Return a name that a client has chosen, made safe to show: it may hold anything."""
     return one_line(hide_text(name)[:_LONGEST], _LONGEST)
 
 

@@ -1,8 +1,8 @@
-"""What the totals keep of exchanges and of conversations, column by column: figures and names.
+"""The columns that the totals store of exchanges and of conversations: figures and names.
 
-From these tables follow those of the file, what is written into them, and the rows that pages and
-downloads select. A new column is one row here; what shows it on the page has one, too. Nothing of
-a prompt is kept.
+From these tables follow the file's tables, what is written into them, and the rows that pages and
+downloads select. A new column is one row here, and one where the page shows it. No text of a prompt
+is stored.
 """
 
 from __future__ import annotations
@@ -17,41 +17,41 @@ from cacheproxy.record.exchange import Exchange, Outcome
 
 Json = dict[str, Any]
 LONGEST_NAME = 120
-"""Characters of a name that a client chose."""
+"""Characters at most of a name that a client chose."""
 LONGEST_PLACE = 200
 
 
 class Kind(NamedTuple):
-    """How a column is kept."""
+    """The way in which a column is stored."""
 
-    type: str  #: in SQL; "": it is not kept, but found for those who ask
-    scale: float = 1  #: by which its field is multiplied, and rounded
-    shown: str = "{}"  #: how pages select what is kept
+    type: str  #: type in SQL; "": not stored, but computed when it is selected
+    scale: float = 1  #: factor by which the field is multiplied before it is rounded
+    shown: str = "{}"  #: SQL expression by which pages select the stored value
 
 
 FOUND = Kind("")
 NUMBER = Kind("INTEGER")
 TEXT = Kind("TEXT")
 WORD = Kind("INTEGER", shown="(SELECT text FROM words WHERE id = {})")
-"""A short text that comes again and again, by its number."""
+"""A short text that recurs, stored as its number."""
 MS = Kind("INTEGER", 1e3, "{} / 1e3")
-"""Milliseconds; pages have seconds."""
+"""Milliseconds; pages show seconds."""
 US = Kind("INTEGER", 1e6, "{} / 1e6")
-"""Microseconds, likewise."""
+"""Microseconds; pages show seconds."""
 SUM = Kind("INTEGER NOT NULL DEFAULT 0")
 SUM_MS = Kind(SUM.type, MS.scale, MS.shown)
 
 
 class Shown(Flag):
-    """Where a column is shown."""
+    """The pages and downloads that show a column."""
 
     NOWHERE = 0
     REQUESTS = auto()  #: the list of requests
-    TURNS = auto()  #: those of one conversation
-    REQUESTS_CSV = auto()  #: all of a window
-    CONVERSATIONS = auto()  #: the list of them
-    LATEST = auto()  #: the few on the overview
-    CONVERSATIONS_CSV = auto()  #: all of a window
+    TURNS = auto()  #: the list of one conversation's turns
+    REQUESTS_CSV = auto()  #: the download of a window's requests
+    CONVERSATIONS = auto()  #: the list of conversations
+    LATEST = auto()  #: the latest conversations, on the overview
+    CONVERSATIONS_CSV = auto()  #: the download of a window's conversations
 
 
 _R, _T, _D, _C, _L, _E = list(Shown)
@@ -59,28 +59,28 @@ _ROWS = _R | _T | _D
 
 
 class KeptColumn(NamedTuple):
-    """One column."""
+    """One column of a table."""
 
-    name: str  #: in the file, and in a record
-    on: Shown = Shown.NOWHERE  #: the pages that show it
-    kind: Kind = NUMBER  #: how it is kept
+    name: str  #: name in the file and in a record
+    on: Shown = Shown.NOWHERE  #: pages that show the column
+    kind: Kind = NUMBER  #: way in which the column is stored
     source: str = ""
-    """Of exchanges: the field, in what ``record_of`` has; "": it finds the value itself. Of
-    conversations, as SQL of a record: what a request adds to a SUM, else what it sets; "": nothing
-    does."""
-    key: str = ""  #: what these call it; "": ``name``, with seconds for milliseconds
-    sql: str = ""  #: what they select of the row ``e``; "": what is kept
-    sums: bool = False  #: of exchanges: it is added up, by the minute, the hour and for ever
+    """Of exchanges: field that ``record_of`` reads; "": it computes the value. Of conversations:
+    SQL over a record, added to a SUM, else stored in its place; "": a request changes nothing."""
+    key: str = ""  #: name on these pages; "": ``name``, with seconds for milliseconds
+    sql: str = ""  #: SQL that these pages select from the row ``e``; "": the stored value
+    sums: bool = False
+    """Whether an exchange's value is added up by the minute, by the hour and for ever."""
 
     @property
     def selected(self) -> str:
-        """What pages select."""
+        """SQL expression that pages select."""
         key = self.key or self.name.replace("_ms", "_seconds")
         return f'{self.kind.shown.format(self.sql or f"e.{self.name}")} AS "{key}"'
 
 
 NUMBER_OF_RUN = "iif(e.id >= :first_row, e.number, NULL)"
-"""A number, by which others may ask for it; None for those of another run."""
+"""An exchange's number, to ask for it by; NULL for exchanges of an earlier run."""
 _URL = "(SELECT url FROM upstreams WHERE id = e.upstream)"
 _SERVED = "(SELECT served FROM upstreams WHERE id = e.upstream)"
 _CLIENT = "(SELECT client FROM sessions WHERE id = e.session)"
@@ -180,7 +180,7 @@ _SELECTED = {
 
 
 def select(on: Shown, rows: str, order: str = "e.id", also: str = "") -> str:
-    """Return the question for what the page ``on`` shows of ``rows``; ``also``: columns before."""
+    """Return the SQL query for the page ``on``, over ``rows``; ``also``: columns in front."""
     return f"SELECT {also}{_SELECTED[on]} FROM ({rows}) AS e ORDER BY {order}"  # noqa: S608
 
 
@@ -204,13 +204,13 @@ _NOTHING = SimpleNamespace(**{each.source.rpartition(".")[2]: None for each in _
 
 
 def record_of(exchange: Exchange, served: str | None = None) -> Json:
-    """Return the row of ``exchanges`` (``EXCHANGES``), with texts for numbers of words.
+    """Return the row of ``exchanges`` (``EXCHANGES``), with texts where the file has numbers.
 
-    A failed request is no turn: nothing came of it, whatever was evaluated for it.
-    ``served``: the one model that its upstream serves, if it names one. In the result, no columns
-    but needed for other tables: ``client``, the session's, or as the request names itself;
-    ``served``; ``route``, None where there is but one upstream; ``price``, what its upstream
-    charges; ``root``, the session that its own works for.
+    A failed request is no turn: nothing came of it, whatever was evaluated for it. ``served``: the
+    one model that its upstream serves, if it names one. Members of the result that are no columns,
+    but needed for other tables: ``client``, the session's, or by the request; ``served``;
+    ``route``, None if there is but one upstream; ``price``, the upstream's charge; ``root``, the
+    session that the exchange's own works for.
     """
     session, received = exchange.session, exchange.received
     failed = exchange.went_wrong

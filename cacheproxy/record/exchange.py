@@ -1,10 +1,11 @@
-"""What happened: one request and its response, as one record.
+"""The record of one exchange: a request and its response.
 
-The exchange fills it in while it runs; its judge and its price fill in the rest. Then it is frozen,
-and observers see it. A recorded exchange is read into the same record, as far as its file knows it.
+The exchange fills it in while it runs; judge and pricing add the verdict and the cost. Then it is
+frozen, and observers get it. A recorded exchange is read into the same record, as far as its file
+has the fields.
 
-What is shown of an exchange is a table of columns: the log line, the line of a capture, the row of
-a page, of the totals, a span's attributes. To show one more fact is one more row in that table.
+Each display of an exchange is a table of columns: the log line, the line of a capture, the row of a
+page, of the totals, a span's attributes. To show one more fact is one more row in that table.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ from cacheproxy.core.prompt.request import Headers, Once, Request
 from cacheproxy.core.rules.fold import RuleReport
 
 _READ_HERE = 32 << 10
-"""Bytes of a body that is read here, on the reactor, if nobody has read it yet."""
+"""Bytes of a body at most that is parsed here, on the reactor, if it has not been parsed yet."""
 _LEAST_LIMIT = 59.0
-"""Seconds: no client is known that gives up sooner (Gemini CLI and Crush 0.89: 60)."""
+"""Seconds: no known client has a shorter time-out (Gemini CLI and Crush 0.89: 60)."""
 _NOTHING: Mapping[str, Any] = {}
 A_PAGE = "it answered with a web page (text/html)"
-"""What is said of an answer that is none of a model's."""
+"""Error of a response that is a web page, not a model's answer."""
 
 
 class Outcome(StrEnum):
@@ -45,105 +46,112 @@ class Outcome(StrEnum):
 
     COMPLETE = "complete"
     CLIENT_LEFT = "client left"
-    EMPTY = "empty"
-    """It came whole, and nothing was in it: no text, no reasoning, no call."""
+    EMPTY = "empty"  #: The answer is whole, but has no text, no reasoning and no call.
     UPSTREAM_FAILED = "upstream failed"
     REFUSED = "refused"
 
 
 WHOLE = (Outcome.COMPLETE, Outcome.EMPTY)
-"""The answer came to its end, even if it says nothing."""
+"""Outcomes of an answer that came to its end, even an empty one."""
 
 
 @dataclass
 class Exchange:
     """One request and its response.
 
-    What is not known is None, or empty. Seconds are monotonic, but for ``wall``.
+    Unknown values are None, or empty. Seconds are monotonic, except for ``wall``.
     """
 
-    received: Request  #: the request as it came, with a plain body
+    received: Request  #: the request as the client sent it, with its body unpacked
     wall: float = 0.0
-    """When it had been read, in seconds since the epoch, or since a recorder's own start."""
-    number: int = 0  #: counts from 1 since the proxy started
-    session: Session | None = None  #: whose it is; None: it speaks no API that we know
-    place: Place | None = None  #: where its conversation's store put it; None: no turn
+    """Seconds since the epoch, or since a recorder's own start, when the request had been read."""
+    number: int = 0  #: the exchange's number, from 1 since the proxy started
+    session: Session | None = None
+    """the request's session; None for a request of no API that we know"""
+    place: Place | None = None
+    """the place in the store of its conversation; None for a request that is no turn"""
     turn: int = 0
-    """Counts from 1 in its session, 0 for requests without a prompt and for those that failed (a
-    status from 400): nothing was evaluated."""
+    """The turn's number in its session, from 1; 0 for requests without a prompt and for failed ones
+    (a status from 400), for which nothing was evaluated."""
     side: bool = False
-    """A request of the session that does not extend its conversation (a title, a subagent)."""
-    reports: tuple[RuleReport, ...] = ()  #: what each normalizer did
+    """Whether it is a request of the session that does not extend its conversation (a title, a
+    subagent)."""
+    reports: tuple[RuleReport, ...] = ()  #: a report of each normalizer
     sent: Request | None = None
-    """As it went upstream, but for what asks for progress; None if it never did."""
+    """The request as sent upstream, without the fields that ask for progress; None if none was
+    sent."""
     upstream: str = ""  #: the upstream's URL
-    server: str = ""  #: the upstream's name, "" where there is but one
-    route: str = ""  #: the name of the route that it took, "" where there is but one
-    was_at: str = ""  #: the name of the upstream that the turn before went to
-    edited_after: float | None = None  #: seconds from ``wall`` until the rules were through
-    sent_after: float | None = None  #: seconds from ``wall`` until it was sent
+    server: str = ""  #: the upstream's name, "" if there is but one
+    route: str = ""  #: the name of its route, "" if there is but one upstream
+    was_at: str = ""  #: the name of the upstream of the turn before
+    edited_after: float | None = None  #: seconds from ``wall`` until the rules were done
+    sent_after: float | None = None  #: seconds from ``wall`` until it was sent upstream
     head_after: float | None = None  #: seconds from ``wall`` until the response's head came
     first_byte: float | None = None
-    """Seconds from ``wall`` to the first byte of the answer; None: there was none. Signs of life,
-    and events that only open an answer, are none."""
-    progress: Progress | None = None  #: how far the server was with its prompt, as it said last
-    seconds: float = 0.0  #: from ``wall`` to the end; 0: not known
-    held: bool = False  #: its upstream request went on for a retry when its client left
+    """Seconds from ``wall`` to the first byte of the answer; None if there was none. Signs of life,
+    and events that only open an answer, do not count."""
+    progress: Progress | None = None  #: the server's last report on how far it has read the prompt
+    seconds: float = 0.0  #: seconds from ``wall`` to the end; 0 if unknown
+    held: bool = False  #: whether its upstream request went on for a retry when its client left
     joined: float | None = None
-    """Seconds that its upstream request had been going on when it took that over from a client that
-    had left; None: it has one of its own."""
+    """Age in seconds of the upstream request that it took over from a client that had left; None if
+    it has a request of its own."""
     queued: float | None = None
-    """Seconds that it was kept back at its server for another request; None: it was not, or is."""
-    queued_for: str = ""  #: the label of that one's conversation, "" for none
-    status: int | None = None  #: as sent to the client; None if nothing was
-    response_headers: Headers = ()  #: as sent to the client
-    response_body: bytes | None = None  #: only if an observer asked for bodies (a capture)
-    bytes_down: int | None = None  #: of the response's body
-    outcome: Outcome | None = None  #: how it ended
+    """Seconds that it waited at its server for another request; None if it did not, or still
+    waits."""
+    queued_for: str = ""  #: the label of that request's conversation, "" for none
+    status: int | None = None  #: status sent to the client; None if none was
+    response_headers: Headers = ()  #: headers sent to the client
+    response_body: bytes | None = None
+    """the response's body, only if an observer asked for bodies (a capture)"""
+    bytes_down: int | None = None  #: bytes of the response's body that were sent to the client
+    outcome: Outcome | None = None  #: the way in which the exchange ended
     error: str | None = None
-    """For people, one line, without any text of the request: ours, or what a response says of its
-    own failure, whatever its status (see ``core.adapt.refusal``)."""
+    """One line for people, without any text of the request: our own error, or the one that a
+    response reports, whatever its status (see ``core.adapt.refusal``)."""
     usage: Usage = NOTHING  #: tokens and seconds as the server measured them
-    verdict: Verdict | None = None  #: of a turn; None for other requests
-    profile: Profile | None = None  #: what was known of the upstream when the verdict was reached
-    parts: Parts | None = None  #: of a turn whose prompt was counted, what its tokens are
+    verdict: Verdict | None = None  #: the verdict on a turn; None for other requests
+    profile: Profile | None = None  #: the knowledge of the upstream when the verdict was reached
+    parts: Parts | None = None
+    """the prompt's tokens by its parts, for a turn whose prompt was counted"""
     spared: Spared | None = None
-    """What it did not have to evaluate thanks to us; None: nothing, or nobody knows."""
+    """Tokens and seconds that the proxy spared its server; None if there are none, or it is
+    unknown."""
     price: float | None = None
-    """What the upstream charges for it, in its currency; None: nothing, or nobody has said."""
+    """The upstream's charge, in its currency; None if there is none, or no price is set."""
 
     def finish(self) -> Self:
-        """Freeze it, and return it: from now on it stays as it is."""
+        """Freeze the exchange, and return it: its fields stay as they are from now on."""
         self.__class__ = _Finished  # type: ignore[assignment]
         return self
 
     @Once
     def client(self) -> str:
-        """The client's name: that of the session, or as the request names itself.
+        """The client's name: the session's, else by the request.
 
-        As ``model``, it is asked for when the exchange is over.
+        Like ``model``, it is read first when the exchange is over.
         """
         return client_of(self.received) if self.session is None else self.session.client
 
     @Once
     def model(self) -> str | None:
-        """The model that was asked for, where its body has been read or is small."""
+        """The model that the request names, if its body has been parsed or is small."""
         model = body_of(self.sent or self.received).get("model")
         return model if isinstance(model, str) and model else None
 
     @property
     def judgement(self) -> Judgement:
-        """What became of the cache, as far as it is known."""
+        """The judgement on the cache, as far as it is known."""
         return Judgement.UNKNOWN if self.verdict is None else self.verdict.judgement
 
     @property
     def reason(self) -> Reason | None:
-        """Why it lost the cache; None where it did not."""
+        """The reason why it lost the cache; None if it did not."""
         return None if self.verdict is None else self.verdict.reason
 
     @property
     def lost(self) -> int | None:
-        """Tokens of the turn before that it had evaluated again, where it lost the cache."""
+        """Tokens of the turn before that were evaluated again, if it lost the cache."""
         verdict = self.verdict
         return verdict.lost.tokens if verdict and verdict.reason and verdict.lost else None
 
@@ -154,25 +162,25 @@ class Exchange:
 
     @property
     def has_failed(self) -> bool:
-        """Whether it was turned down: nothing was evaluated then."""
+        """Whether the request was refused: nothing was evaluated then."""
         return self.status is not None and self.status >= 400
 
     @property
     def went_wrong(self) -> bool:
-        """Whether it failed, on our side or the server's; a client may leave as it likes."""
+        """Whether it failed on our side or the server's; a client that leaves is no failure."""
         if self.outcome in WHOLE:
             return self.status is None or self.status >= 400
         return self.outcome is not Outcome.CLIENT_LEFT
 
     @property
     def left_waiting(self) -> bool:
-        """Whether its client left a turn that had been sent before the answer began."""
+        """Whether its client left a turn, already sent upstream, before the answer began."""
         is_turn = self.turn > 0
         return is_turn and self.outcome is Outcome.CLIENT_LEFT and self.first_byte is None
 
     @property
     def waited(self) -> str | None:
-        """How long such a client waited, and how much was read, for people; None: it did not."""
+        """How long its client waited, and the share read, if ``left_waiting``; else None."""
         if not self.left_waiting:
             return None
         read = self.progress
@@ -182,32 +190,32 @@ class Exchange:
 
     @property
     def has_given_up(self) -> bool:
-        """Whether it did so after so long that it was a time-out of its own, rather than a user."""
+        """Whether its client left after so long that a time-out, not its user, ended it."""
         return self.left_waiting and self.seconds >= _LEAST_LIMIT and not self.error
 
     @property
     def ended(self) -> float:
-        """When it was over, in seconds since the epoch."""
+        """Seconds since the epoch at the exchange's end."""
         return self.wall + self.seconds
 
     @property
     def size(self) -> int:
-        """Bytes of its bodies; one that was sent as it came counts once."""
+        """Bytes of its bodies; a body that was sent unchanged counts once."""
         size, sent = len(self.received.body) + len(self.response_body or b""), self.sent
         if sent is None or sent.body is self.received.body:
             return size
         return size + len(sent.body)
 
     def with_fields(self, **fields: Any) -> Exchange:
-        """Return it with other values in some fields; as quick as a copy of a dict."""
+        """Return a copy with other values in some fields; as quick as a copy of a dict."""
         made = object.__new__(type(self))
         made.__dict__.update(self.__dict__, **fields)
         return made
 
     def unread(self) -> Exchange:
-        """Return it with requests of its own, yet unread: what is read takes ten bodies' room.
+        """Return a copy with unparsed requests of its own: parsed, one takes ten times its size.
 
-        What a plugin does to their JSON reaches nobody else. The request before, where it was not
+        A plugin's changes to their JSON reach nobody else. The request before, where it was not
         judged, is the store's, and stays there.
         """
         received, sent = replace(self.received, memo=None), self.sent
@@ -221,7 +229,7 @@ class _Finished(Exchange):
     """An exchange that is over. A class of its own: a flag would cost a call for each value."""
 
     def __init__(self, **fields: Any) -> None:
-        """Be what ``dataclasses.replace`` makes of another."""
+        """Create what ``dataclasses.replace`` makes of another."""
         self.__dict__.update(Exchange(**fields).__dict__)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
@@ -231,35 +239,36 @@ class _Finished(Exchange):
         raise FrozenInstanceError(f"cannot delete field {name!r}")
 
     def __hash__(self) -> int:
-        """Observers may keep it in a set: it stays equal to what it is now."""
+        """Return a hash, so that observers may put it into a set: its equality changes no more."""
         return hash((self.number, self.wall))
 
 
 def body_of(request: Request) -> Mapping[str, Any]:
-    """Return the body's JSON object if it has been read before or is small; else an empty one."""
+    """Return the body's JSON object if it has been parsed or is small; else an empty one."""
     if not request.is_read and len(request.body) > _READ_HERE:
         return _NOTHING
     return request.json or _NOTHING
 
 
 class RecordColumn(NamedTuple):
-    """One fact of an exchange."""
+    """A column of a display of exchanges: one fact."""
 
-    name: str  #: as it is called where it is shown
+    name: str  #: name in the display
     of: str | Callable[[Exchange], Any]
-    """Its field (``status``, ``usage.prompt``), or what returns its value; None: not known."""
-    unit: str = ""  #: of the value: ``tokens``, ``s``, ``ms``, ``bytes``; "": it has none
+    """Field (``status``, ``usage.prompt``), or a function that returns the value; None if it is
+    unknown."""
+    unit: str = ""  #: unit of the value: ``tokens``, ``s``, ``ms``, ``bytes``; "" for none
 
 
 def row_of(columns: Sequence[RecordColumn]) -> Callable[[Exchange], dict[str, Any]]:
-    """Return what makes a row of an exchange: its values by the columns' names, in their order.
+    """Return a function that makes an exchange's row: its values by the columns' names, in order.
 
-    All that are fields are taken by one call, since each turn is shown in several tables.
+    All fields are read by one call, since each turn is shown in several tables.
     """
     blank: dict[str, Any] = dict.fromkeys(column.name for column in columns)
     fields = {column.name: column.of for column in columns if isinstance(column.of, str)}
     made = [(column.name, column.of) for column in columns if not isinstance(column.of, str)]
-    taken = attrgetter(*fields.values(), "number", "wall")  # of one name it would be no tuple
+    taken = attrgetter(*fields.values(), "number", "wall")  # of one name: no tuple
 
     def row(exchange: Exchange) -> dict[str, Any]:
         found = {**blank, **dict(zip(fields, taken(exchange), strict=False))}
@@ -271,10 +280,10 @@ def row_of(columns: Sequence[RecordColumn]) -> Callable[[Exchange], dict[str, An
 
 
 def redacted(exchange: Exchange) -> Exchange:
-    """Return ``exchange`` without credentials, and without what its verdict quotes of the bodies.
+    """Return ``exchange`` without credentials, and without the texts that its verdict quotes.
 
-    ``core.privacy.credentials`` says what is found in bodies. One whose coding hid a credential
-    stands without that coding.
+    ``core.privacy.credentials`` defines what is found in bodies. A body whose coding hid a
+    credential is unpacked.
     """
     received, sent, verdict = exchange.received, exchange.sent, exchange.verdict
     given, answered = received.headers, exchange.response_headers
@@ -307,7 +316,7 @@ def redacted(exchange: Exchange) -> Exchange:
 
 
 def _hidden(body: bytes, headers: Headers, known: Collection[bytes]) -> tuple[bytes, Headers]:
-    """Return ``body`` and its ``headers`` without credentials in the body."""
+    """Return ``body`` without the credentials in it, and its ``headers``."""
     plain = decoded(body, headers)
     hidden = hide(plain, known)
     if hidden is plain:

@@ -1,8 +1,8 @@
-"""Captures on disk: files of captured exchanges, ours and those of other programs.
+"""Captures on disk: files of captured exchanges, written by cacheproxy or by other programs.
 
-It reads JSON lines (see ``cacheproxy.record.jsonl``), HAR files, both also packed by gzip, xz
-or bzip2, and folders of them. An error in a file becomes one line that quotes nothing of it; the
-valid entries are used.
+Read are JSON lines (see ``cacheproxy.record.jsonl``), HAR files, either also packed by gzip, xz or
+bzip2, and folders of them. An error in a file becomes one line that quotes nothing of it; the valid
+entries are used.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from cacheproxy.record.jsonl import CapturedError, from_fields, parse
 
 _ENDINGS = (".jsonl", ".har")
 _PACKED = {b"\x1f\x8b": gzip.open, b"\xfd7zXZ": lzma.open, b"BZh": bz2.open}
-"""What opens a packed file, by its first bytes."""
+"""Functions that open a packed file, by its first bytes."""
 _ALL_ENDINGS = (*_ENDINGS, *(a + b for a in _ENDINGS for b in (".gz", ".xz", ".bz2")))
 _MOST_BYTES = 1 << 30
-"""Of a packed file, once it is unpacked: a small one may come to anything."""
+"""Bytes of a packed file at most, unpacked: a small file may unpack to any size."""
 _MOST_PROBLEMS = 10
-"""Of one file; the rest is counted in one line."""
+"""Problems reported of one file at most; one line counts the rest."""
 _HEAD = 4096
 _BOM = b"\xef\xbb\xbf"
-# A JSON text over many lines, or one that says from the start that it is a HAR.
+# A JSON text over many lines, or one that begins as a HAR does.
 _WHOLE = re.compile(rb'\s*\{\s*(?:[\r\n]|"log"\s*:)')
 
-# What people hand over by mistake, by the first bytes.
+# Files that people pass by mistake, by their first bytes.
 _KINDS = (
     (re.compile(rb"PK\x03\x04"), "a zip archive: unpack it first"),
     (re.compile(rb"\x28\xb5\x2f\xfd"), "compressed by zstd: unpack it first"),
@@ -56,11 +56,11 @@ _OTHER = "neither JSON lines of exchanges nor a HAR"
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong with a file."""
+    """An error in a file."""
 
-    file: str  #: its name
-    line: int | None  #: from 1; None: the whole file
-    text: str  #: one sentence
+    file: str  #: the file's name
+    line: int | None  #: number of the line, from 1; None for the whole file
+    text: str  #: one sentence that names the error
 
     def __str__(self) -> str:
         place = self.file if self.line is None else f"{self.file}:{self.line}"
@@ -71,10 +71,11 @@ Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 
 def read(paths: Paths) -> tuple[list[Exchange], list[Problem]]:
-    """Return the exchanges in the files and folders at ``paths``, and what is wrong there.
+    """Return the exchanges in the files and folders at ``paths``, and the problems found there.
 
-    In the order given; of a folder, ``*.jsonl`` and ``*.har`` by name, packed or not. Never raises
-    for what the files are or say. Holds everything in memory: ``read_each`` does not.
+    Paths are read in the order given; of a folder, ``*.jsonl`` and ``*.har`` by name, packed or
+    not. Never raises for a file's state or contents. Holds all exchanges in memory, unlike
+    ``read_each``.
     """
     found = list(read_each(paths))
     records = [one for one in found if isinstance(one, Exchange)]
@@ -128,11 +129,11 @@ def _opened(path: Path) -> BinaryIO:
 
 
 class _TooLargeError(Exception):
-    """A packed file comes to more than any capture."""
+    """A packed file is larger, unpacked, than any capture."""
 
 
 class _Unpacked(io.RawIOBase):
-    """What a packed file holds, up to ``_MOST_BYTES``."""
+    """The unpacked contents of a packed file, up to ``_MOST_BYTES``."""
 
     def __init__(self, source: Any) -> None:
         self._source = source
@@ -155,9 +156,9 @@ class _Unpacked(io.RawIOBase):
 
 
 def _exchanges(file: BinaryIO) -> Iterator[tuple[int | None, Exchange | str]]:
-    """Yield the exchanges of an open file, or what is wrong, each with its line.
+    """Yield the exchanges of an open file, or their errors, each with its line.
 
-    Of one that cannot be unpacked, those before that.
+    Of a file that cannot be unpacked to its end: those before that place.
     """
     try:
         head = file.peek(_HEAD)[:_HEAD].removeprefix(_BOM)  # type: ignore[attr-defined]
@@ -185,10 +186,10 @@ def _exchanges(file: BinaryIO) -> Iterator[tuple[int | None, Exchange | str]]:
 def _said(
     text: bytes, profile: Profile | None = None, *, is_har: bool = False
 ) -> Iterator[Exchange | str]:
-    """Yield what a line says, or a whole file; ``profile``: that of the line before."""
+    """Yield the exchanges of a line or a whole file, or errors; ``profile``: the line's before."""
     try:
         said = parse(text)
-        # it may be on one line, and "log" not its first member
+        # a HAR may be on one line, and "log" not its first member
         if is_har or (isinstance(said, dict) and isinstance(said.get("log"), dict)):
             yield from from_har(said)
         else:

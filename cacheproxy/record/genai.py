@@ -1,8 +1,8 @@
 """One exchange in the words of OpenTelemetry's conventions for generative AI.
 
 Source: open-telemetry/semantic-conventions-genai, docs/gen-ai/gen-ai-spans.md ("Inference"; status
-Development), and docs/general/recording-errors.md of open-telemetry/semantic-conventions.
-Nothing of prompts and answers: those attributes are opt-in there, and not offered here.
+Development), and docs/general/recording-errors.md of open-telemetry/semantic-conventions. The
+attributes with texts of prompts and answers are opt-in there, and not offered here.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _OTHER = "_OTHER"
 
 
 def describe(exchange: Exchange) -> tuple[str, dict[str, Value]]:
-    """Return the span's name and attributes; ``error.type`` is one of them where it failed."""
+    """Return the span's name and attributes; a failed exchange has ``error.type`` among them."""
     received = exchange.received
     purpose = _endpoint(exchange).purpose
     generates = bool(str(purpose)) and purpose.evaluates
@@ -68,7 +68,7 @@ def _rules(exchange: Exchange) -> tuple[str, ...] | None:
 
 
 def _figure(keys: tuple[str, ...], kind: type[int | float]) -> Callable[[Exchange], Any]:
-    """Return what returns the last of these figures of a request, if it is one."""
+    """Return a function that returns the last number among a request's ``keys``, or None."""
 
     def figure(exchange: Exchange) -> float | None:
         found, body = None, _body(exchange)
@@ -82,7 +82,7 @@ def _figure(keys: tuple[str, ...], kind: type[int | float]) -> Callable[[Exchang
 
 
 def _first_chunk(exchange: Exchange) -> float | None:
-    """Seconds from when the request was sent on."""
+    """Return seconds from sending the request upstream to the first byte of the answer."""
     is_timed = exchange.first_byte is not None and exchange.sent_after is not None
     if not is_timed or _body(exchange).get("stream") is not True:
         return None
@@ -94,7 +94,7 @@ def _outcome(exchange: Exchange) -> str:
 
 
 def _error(exchange: Exchange) -> str | None:
-    """A status code, ``upstream_failed`` or ``refused``. A client that leaves is no error."""
+    """Return a status code, ``upstream_failed`` or ``refused``; a client's leaving is no error."""
     if exchange.outcome is Outcome.CLIENT_LEFT:
         return None
     if exchange.outcome not in WHOLE:

@@ -38,7 +38,7 @@ _URL_SAFE = "/?#[]@!$&'()*+,;=:%-._~|"
 
 
 def to_har(records: Iterable[Exchange], version: str) -> dict[str, Any]:
-    """Return the object of a HAR file, without credentials; ``version``: of cacheproxy."""
+    """Return the object of a HAR file, without credentials; ``version``: that of cacheproxy."""
     return {
         "log": {
             "version": "1.2",
@@ -49,9 +49,9 @@ def to_har(records: Iterable[Exchange], version: str) -> dict[str, Any]:
 
 
 def from_har(document: Any) -> Iterator[Exchange | str]:
-    """Yield the exchanges of a HAR file's object; for an entry that is none, say why.
+    """Yield the exchanges of a HAR file's object, or the error of an entry that is none.
 
-    Raises CapturedError if it is no HAR. Nothing said quotes the file.
+    Raises CapturedError if it is no HAR. No message quotes the file.
     """
     log = document.get("log") if isinstance(document, dict) else None
     entries = log.get("entries") if isinstance(log, dict) else None
@@ -102,7 +102,7 @@ def _entry(record: Exchange) -> dict[str, Any]:
 
 
 def _timings(sent: float | None, head: float | None, end: float | None) -> dict[str, float]:
-    """Milliseconds; what lies between the request's arrival and its sending is ``blocked``."""
+    """Return a HAR's timings in milliseconds; ``blocked``: from arrival to sending upstream."""
     blocked = sent or 0.0
     waited = max(blocked, head if head is not None else end or 0.0)
     ended = max(waited, end or 0.0)
@@ -133,7 +133,7 @@ def _request(request: Request, upstream: str) -> dict[str, Any]:
     if request.body:
         text, encoding = _text(request.body)
         said["postData"] = {"mimeType": _first(request.headers, b"content-type"), "text": text}
-        if encoding:  # HAR 1.2 gives it to responses only
+        if encoding:  # HAR 1.2 has the member "encoding" for responses only
             said["postData"]["_encoding"] = encoding
     return said
 
@@ -208,12 +208,12 @@ def _captured(entry: Any) -> Exchange:
 
 
 def _decoded(headers: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return ``headers`` as they fit a HAR's bodies, which are decoded."""
+    """Return ``headers`` without those that do not fit a HAR's bodies, which are decoded."""
     return [pair for pair in headers if pair[0].lower() != "content-encoding"]
 
 
 def _foreign(entry: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
-    """What another program's entry says of all that our own fields would."""
+    """Return our own fields as far as another program's entry has them."""
     response, timings = entry.get("response") or {}, entry.get("timings") or {}
     url = urlsplit(request["url"])
     query = f"?{url.query}" if url.query else ""
@@ -246,7 +246,7 @@ def _header_pairs(message: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _body(key: str, said: Any) -> dict[str, str]:
-    """Return the body of ``postData`` or ``content`` as a line's member, if it is there."""
+    """Return the body of ``postData`` or ``content`` as a line's member, if there is one."""
     text = said.get("text") if isinstance(said, dict) else None
     if text is None:
         return {}
@@ -256,7 +256,7 @@ def _body(key: str, said: Any) -> dict[str, str]:
         except ValueError:
             raise CapturedError(f"the {key.replace('_', ' ')} is not base64") from None
     else:
-        try:  # mitmproxy writes bytes that are not UTF-8 as halves of characters (PEP 383)
+        try:  # mitmproxy writes bytes that are not UTF-8 as lone surrogates (PEP 383)
             body = text.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError:
             body = to_bytes(text)

@@ -34,19 +34,19 @@ from cacheproxy.record.exchange import Exchange, Outcome, RecordColumn, redacted
 
 VERSION = 1
 _PIECE = 1 << 16
-"""Characters or bytes spelled at once: in a thread, the others get their turn in between."""
+"""Characters or bytes serialised in one step: between steps of a thread, other threads run."""
 _LATEST = 253_402_300_799.0
-"""Seconds since the epoch: the end of the year 9999, the last that a date can say."""
+"""Seconds since the epoch at the end of the year 9999, the last that a date can name."""
 
 
 class CapturedError(ValueError):
-    """Not a captured exchange; the message says why without any of its contents."""
+    """A text is no captured exchange; the message gives the reason without any of its contents."""
 
 
 def to_line(exchange: Exchange, *, repeats: bool = False) -> bytes:
-    """Return the JSON line of ``exchange``: UTF-8, without credentials, its newline included.
+    """Return the JSON line of ``exchange``: UTF-8, without credentials, with its newline.
 
-    ``repeats``: the profile is that of the line before, and left out.
+    ``repeats``: the profile is that of the line before, and is left out.
     """
     kept = redacted(exchange)
     fields = _row(kept)
@@ -54,31 +54,31 @@ def to_line(exchange: Exchange, *, repeats: bool = False) -> bytes:
         fields["profile"] = None
     sent, body = fields["sent_body"], kept.received.body
     if sent is not None:
-        # Rules change a few bytes of many: the rest is there already, in the body as received.
+        # Rules change a few bytes of many: the rest is already in the body as received.
         fields["sent_body"] = None
         fields |= _change(body, sent)
     return b"".join(_pieces(_spelled(fields)))
 
 
 def to_fields(exchange: Exchange) -> dict[str, Any]:
-    """Return the known members of the line's object; ``exchange``: as ``redacted`` leaves it."""
+    """Return the known members of the line's object; ``exchange``: a result of ``redacted``."""
     return _spelled(_row(exchange))
 
 
 def from_line(line: str | bytes) -> Exchange:
-    """Return what a JSON line alone says; raises CapturedError."""
+    """Return the exchange of a single JSON line; raises CapturedError."""
     return from_fields(parse(line))
 
 
 def from_fields(fields: Any, profile: Profile | None = None) -> Exchange:
-    """Return what such an object says; raises CapturedError. ``profile``: if it says none."""
+    """Return the exchange of a line's object; raises CapturedError. ``profile``: if it has none."""
     try:
         line: Any = msgspec.convert(fields, _Line)
     except msgspec.ValidationError as error:
         wrong, _, place = str(error).replace("`", "").partition(" - at $.")
         said = f"{place}: {wrong}" if place else wrong
         raise CapturedError(f"not a captured exchange: {said}") from None
-    except ValueError:  # a key with half a character
+    except ValueError:  # a key with a lone surrogate
         raise CapturedError("not a captured exchange: a key is not a text") from None
     received = Request(line.method, line.path, _headers(line.headers), _body(line, "body") or b"")
     body = _sent(line, received.body)
@@ -91,7 +91,7 @@ def from_fields(fields: Any, profile: Profile | None = None) -> Exchange:
             received,
             wall=line.t if 0 <= line.t <= _LATEST else 0.0,
             sent=sent,
-            reports=tuple(  # what stood at the paths is in the bodies
+            reports=tuple(  # the old and new texts are in the bodies
                 RuleReport(one.rule, tuple([Edit(path, "", "") for path in one.paths]), one.error)
                 for one in line.reports
             ),
@@ -109,11 +109,11 @@ def from_fields(fields: Any, profile: Profile | None = None) -> Exchange:
 
 
 class _Applied(msgspec.Struct):
-    """What one rule did."""
+    """A rule's report, as a line has it."""
 
-    rule: str  #: its name
-    paths: tuple[str, ...] = ()  #: the JSON pointers of its edits
-    error: str | None = None  #: why it was left out
+    rule: str  #: the rule's name
+    paths: tuple[str, ...] = ()  #: JSON pointers of its edits
+    error: str | None = None  #: why the rule was left out
 
 
 def _reports(exchange: Exchange) -> list[dict[str, Any]]:
@@ -140,7 +140,7 @@ def _sent_body(exchange: Exchange) -> bytes | None:
 
 def _usage(exchange: Exchange) -> dict[str, float]:
     said: dict[str, float] = _known(asdict(exchange.usage))
-    said.pop("evaluated", None)  # it follows from the others
+    said.pop("evaluated", None)  # computed from the other members
     return said
 
 
@@ -180,7 +180,7 @@ LINE = (
     RecordColumn("verdict", lambda exchange: _known(msgspec.to_builtins(exchange.verdict))),
     RecordColumn("profile", lambda exchange: exchange.profile and plain(exchange.profile)),
 )
-"""The members of a line, in their order."""
+"""Members of a line, in their order."""
 _row = row_of(LINE)
 
 _AS_THEY_ARE = (
@@ -188,7 +188,7 @@ _AS_THEY_ARE = (
     *("sent_after", "head_after", "first_byte", "progress", "held", "joined"),
     *("queued", "queued_for"),
 )
-"""The members of a line that an Exchange has, too."""
+"""Members of a line that are fields of an Exchange, unchanged."""
 _HINTS = get_type_hints(Exchange)
 _HEADERS = dict[str, str] | list[tuple[str, str]]
 _SPELLED = ("body", "sent_body", "sent_middle", "response_body")
@@ -205,11 +205,11 @@ _Line = msgspec.defstruct(
         *((name, Any, None) for name in ("outcome", "usage", "verdict", "profile")),
     ],
 )
-"""The types of a line's members; those it does not know are no error."""
+"""Types of a line's members; unknown members are no error."""
 
 
 def parse(text: str | bytes) -> Any:
-    """Return what a JSON text says; raises CapturedError, without any of its contents."""
+    """Return the value of a JSON text; raises CapturedError, without any of its contents."""
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
@@ -223,12 +223,12 @@ def parse(text: str | bytes) -> Any:
 
 
 def to_bytes(text: str) -> bytes:
-    """Return ``text`` in UTF-8; halves of characters, which JSON can spell, survive."""
+    """Return ``text`` in UTF-8; lone surrogates, which JSON can spell, survive."""
     return text.encode("utf-8", "surrogatepass")
 
 
 def _convert(value: Any, kind: Any) -> Any:
-    """Return ``value`` as ``kind``, or None: another version may have other words."""
+    """Return ``value`` as ``kind``, or None if it does not fit: other versions have other words."""
     if value is None:
         return None
     try:
@@ -238,7 +238,7 @@ def _convert(value: Any, kind: Any) -> Any:
 
 
 def _change(body: bytes, sent: bytes) -> dict[str, Any]:
-    """Return ``sent`` as what stands in it instead of ``body``'s bytes from one to another."""
+    """Return ``sent`` as a difference: bytes that replace a range of ``body``, and the range."""
     start = common_prefix(body, sent)
     tail = common_suffix(body, sent, min(len(body), len(sent)) - start)
     middle = sent[start : len(sent) - tail]
@@ -258,7 +258,7 @@ def _sent(line: Any, body: bytes) -> bytes | None:
 
 
 def _spelled(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return what is known of ``fields``, bytes as text."""
+    """Return the known members of ``fields``, with bytes as text."""
     found: dict[str, Any] = {}
     for name, value in fields.items():
         if isinstance(value, bytes):
@@ -284,7 +284,7 @@ def _body(line: Any, name: str) -> bytes | None:
 
 
 def pairs(headers: Headers) -> list[tuple[str, str]]:
-    """Return ``headers`` as text."""
+    """Return ``headers`` as pairs of text."""
     return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers]
 
 
@@ -294,7 +294,7 @@ def _headers(headers: dict[str, str] | list[tuple[str, str]]) -> Headers:
 
 
 def header_bytes(text: str) -> bytes:
-    """Return a header's name or value as it was on the wire: Latin-1, else UTF-8."""
+    """Return a header's name or value as the bytes on the wire: Latin-1, else UTF-8."""
     try:
         return text.encode("latin-1")
     except UnicodeEncodeError:
@@ -302,7 +302,7 @@ def header_bytes(text: str) -> bytes:
 
 
 def _known(value: Any) -> Any:
-    """Return ``value`` without the members that are None."""
+    """Return ``value`` without members that are None."""
     if not isinstance(value, dict):
         return value
     return {key: _known(inner) for key, inner in value.items() if inner is not None}
@@ -324,7 +324,7 @@ def _pieces(fields: dict[str, Any]) -> Iterator[bytes]:
 
 
 def _string(text: str) -> bytes:
-    """Return ``text`` as a JSON string; msgspec, five times faster, refuses half characters."""
+    """Return ``text`` as a JSON string; msgspec, five times faster, refuses lone surrogates."""
     try:
         return msgspec.json.encode(text)
     except UnicodeEncodeError:

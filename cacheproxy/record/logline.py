@@ -1,4 +1,4 @@
-"""The log line of an exchange: no prompt text, no keys, ever."""
+"""The log line of an exchange, without prompt text and keys."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from cacheproxy.core.prompt.client import NOBODY, Clients
 from cacheproxy.record.exchange import WHOLE, Exchange, Outcome
 
 _LONGEST = 200
-"""Characters of a path: it may be 32 kB."""
+"""Characters of a path at most: a request's may have 32 kB."""
 _NOT_THERE = (404, 405, 501)
-"""What is said of a path, which is shown then."""
+"""Statuses of a path or method that does not exist: their line shows the path."""
 
 
 def lines(
@@ -32,8 +32,8 @@ def lines(
 ) -> list[str]:
     """Return the line for ``exchange``, one for what broke it and, if ``verbose``, for each edit.
 
-    None for a count of tokens that went well, unless ``verbose``. ``proxy``: the option by which
-    commands find this proxy, "" where they do by themselves. ``clients``: those that are known.
+    A successful count of tokens has no line, unless ``verbose``. ``proxy``: option that commands
+    need to find this proxy, "" if they need none. ``clients``: the known clients.
     """
     counted = not endpoint_of(exchange.received.path).purpose.evaluates
     if counted and not verbose and not exchange.has_failed:
@@ -70,7 +70,7 @@ def _clock(second: int) -> str:
 
 
 def verdict(exchange: Exchange) -> str:
-    """Return the judgement in one word, ``side``, ``-`` (not known), or how it failed."""
+    """Return the judgement in one word, ``side``, ``-`` if unknown, or how the exchange failed."""
     if exchange.left_waiting and not exchange.error:
         return f"{Outcome.CLIENT_LEFT.upper()} {exchange.waited}"
     if exchange.outcome not in (None, *WHOLE):
@@ -82,9 +82,9 @@ def verdict(exchange: Exchange) -> str:
 
 
 def why(exchange: Exchange, proxy: str = "") -> str:
-    """Return what broke a turn, by its shape and place, never the text itself; and the command.
+    """Return the cause of a break, by shape and place without its text, and the command for more.
 
-    ``proxy``: what the command needs beside it, see ``lines``.
+    ``proxy``: option that the command needs, see ``lines``.
     """
     verdict_, moved = exchange.verdict, _moved(exchange)
     is_cut = exchange.reason is Reason.CUT
@@ -93,14 +93,14 @@ def why(exchange: Exchange, proxy: str = "") -> str:
     if verdict_.reason is None:
         return "; ".join(verdict_.evidence)
     said = said_of(verdict_, exchange.usage)
-    if is_cut:  # silently: who reads of it can mend it at once
+    if is_cut:  # the server cut it without a word: whoever reads this line can mend it at once
         first = advice(verdict_, exchange.profile or UNKNOWN)[0]
         said += f"; {first.do}: {first.why}"
     return f"{verdict_.reason}: {said}.   {command(exchange.number, verdict_, proxy)}"
 
 
 def _moved(exchange: Exchange) -> str:
-    """From where to where a conversation went, of several upstreams, and what that took."""
+    """Return from which upstream to which a conversation moved, and the tokens that it cost."""
     verdict_ = exchange.verdict
     if not exchange.has_moved:
         return ""
@@ -111,7 +111,7 @@ def _moved(exchange: Exchange) -> str:
 
 
 def _turn(exchange: Exchange) -> str:
-    """The line of a turn; what is not known is left out, but for the tokens."""
+    """Return the line of a turn; unknown figures are left out, except for the tokens."""
     usage, session = exchange.usage, exchange.session
     prompt, reused, output, first = usage.prompt, usage.reused, usage.output, exchange.first_byte
     label = session.label if session is not None else "-"
@@ -144,16 +144,16 @@ def _turn(exchange: Exchange) -> str:
 
 
 def _edits(exchange: Exchange, *, placed: bool = True) -> str:
-    """How many late system messages were given to the user: messages, not edits; and the rest.
+    """Return the number of late system messages placed (not of edits), and each rule's edits.
 
-    That is how many places each rule changed; not ``placed``: that alone.
+    An edit is counted for each place that a rule changed. ``placed``: whether to name the former.
     """
     count, said = 0, []
     for report in exchange.reports:
         edits = report.edits
         if report.rule == NAME:
             count += count_of(edits)
-        elif edits and report.rule != PROGRESS:  # in each prompt, and it changes none
+        elif edits and report.rule != PROGRESS:  # PROGRESS edits each request, but no prompt
             said.append(f"{len(edits)} edit{'' if len(edits) == 1 else 's'} by rule {report.rule}")
     edited = ", ".join(said)
     if not (count and placed):
@@ -163,7 +163,7 @@ def _edits(exchange: Exchange, *, placed: bool = True) -> str:
 
 
 def _refused(exchange: Exchange, label: str) -> str:
-    """A prompt that was not answered: who turned it down, and in which words."""
+    """Return the line of a prompt without an answer: who refused it, and in which words."""
     said = f" {verdict(exchange)}"
     if exchange.outcome is Outcome.COMPLETE:
         who = next(iter(values(exchange.response_headers, b"server")), b"")
@@ -190,7 +190,7 @@ def _plain(exchange: Exchange) -> str:
 
 
 def _path(exchange: Exchange) -> str:
-    """Without the query, which may hold keys."""
+    """Return the request's path without its query, which may hold keys."""
     received = exchange.received
     path = redact_target(received.path, carried(received.headers, received.target))
     return path if len(path) <= _LONGEST else f"{path[:_LONGEST]}…"

@@ -1,7 +1,7 @@
-"""Every metric there is, a row each: its name, labels, words, and the amount of an exchange.
+"""All metrics, a row each: name, labels, help text, and the amount that an exchange adds.
 
-docs/metrics.md lists the same. Names and units as Prometheus has them: base units (seconds,
-tokens), ``_total`` on what only grows (https://prometheus.io/docs/practices/naming/).
+docs/metrics.md lists the same. Names and units follow Prometheus: base units (seconds, tokens),
+``_total`` for what only grows (https://prometheus.io/docs/practices/naming/).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from cacheproxy.record.exchange import Exchange
 
 UNKNOWN = "unknown"
 LONGEST = 256
-"""Characters of a value that are looked at: all that is kept of it lies well within."""
+"""Characters of a value that are read; what is used of it is far shorter."""
 Amount = float | dict[str, float] | None
-"""What an exchange adds, or what it adds by the value of the last label; None: nothing."""
+"""Amount that an exchange adds, or amounts by the value of the last label; None for none."""
 BY_AMOUNT = ("source", "phase", "effect", "rule")
-"""The labels whose values an amount has."""
+"""Labels whose values come with an amount, not from the exchange."""
 _UPSTREAM = ("upstream",)
 _CLIENT = ("upstream", "client")
 _REQUEST = ("upstream", "request")
@@ -36,26 +36,26 @@ _VERDICTS = {judgement: judgement.lower() for judgement in Judgement} | {Judgeme
 class MetricRow:
     """One metric."""
 
-    key: str  #: its name, without what all begin with
+    key: str  #: name without the prefix that all share
     labels: tuple[str, ...]  #: names of its labels
-    says: str  #: its help
-    buckets: tuple[float, ...] = ()  #: of a histogram, in its unit
+    says: str  #: help text
+    buckets: tuple[float, ...] = ()  #: upper bounds of a histogram's buckets, in its unit
 
     @property
     def name(self) -> str:
-        """As it is asked for."""
+        """The metric's full name, as Prometheus shows it."""
         return f"cacheproxy_{self.key}"
 
     @property
     def kind(self) -> str:
-        """Its type, as Prometheus calls it."""
+        """The metric's type, in Prometheus's words."""
         if self.buckets:
             return "histogram"
         return "counter" if self.key.endswith("_total") else "gauge"
 
 
 def labels_of(exchange: Exchange) -> dict[str, str]:
-    """Return the values of labels that ``exchange`` has. A metric counts where it has all."""
+    """Return the label values of ``exchange``; a metric counts it if it has all its labels."""
     status, turn = exchange.status, exchange.turn
     labels = {
         "upstream": exchange.upstream,
@@ -69,7 +69,7 @@ def labels_of(exchange: Exchange) -> dict[str, str]:
     if exchange.server:
         labels["route"] = exchange.route or "none"
     verdict = exchange.verdict
-    # What comes beside a conversation is expected to differ from it.
+    # A request beside a conversation is expected to differ from it.
     if verdict is not None and not exchange.side and not exchange.went_wrong:
         labels["verdict"] = _VERDICTS[verdict.judgement]
         if verdict.reason is not None:
@@ -89,7 +89,7 @@ def kind_of(exchange: Exchange) -> tuple[Any, ...]:
 
 
 def amounts_of(exchange: Exchange) -> dict[str, Amount]:
-    """Return what ``exchange`` adds to each metric, if it has its labels."""
+    """Return the amounts that ``exchange`` adds to each metric, if it has the metric's labels."""
     usage, spared, verdict = exchange.usage, exchange.spared, exchange.verdict
     evaluated, output = usage.evaluated, usage.output
     prompt: dict[str, float] = {}
@@ -244,7 +244,7 @@ COUNTED = (
         _FAST,
     ),
 )
-"""Those that count exchanges, by what ``amounts_of`` returns for their names."""
+"""Metrics that count exchanges, by their names in the result of ``amounts_of``."""
 
 FAILURES = MetricRow(
     "failures_total",

@@ -1,4 +1,4 @@
-"""A row of the page /_cacheproxy/exchanges: the figures of one exchange, and back."""
+"""A row of the page /_cacheproxy/exchanges: the figures of one exchange, written and read."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ LISTED = (
     *map(_CAPTURED.__getitem__, ("joined", "queued", "queued_for")),
     RecordColumn("seconds", "seconds", "s"),
 )
-"""What the page says: no prompt text, no query, no header."""
+"""Columns of the page: no prompt text, no query, no header."""
 listed = row_of(LISTED)
 
 
 def rows_in(page: Any) -> list[Exchange] | None:
-    """Return the exchanges of a page, without what is none; None where it is no such page."""
+    """Return the exchanges of a page, without malformed rows; None if it is no such page."""
     rows = page.get("exchanges") if isinstance(page, dict) else page
     if not isinstance(rows, list):
         return None
@@ -52,7 +52,7 @@ def rows_in(page: Any) -> list[Exchange] | None:
 
 
 def _exchange(row: dict[str, Any]) -> Exchange | None:
-    """Return what a row says; what an older proxy does not say is not known."""
+    """Return the exchange of a row; columns that an older proxy does not send are unknown."""
     counts = {
         name: {"tokens": row[name], "source": "measured"}
         for name in ("lost", "expected")
