@@ -1,1 +1,1 @@
-"""What happened: observers of finished exchanges, registered as plugins, off the data path."""
+"""Observers of finished exchanges, registered as plugins, off the data path."""

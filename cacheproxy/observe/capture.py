@@ -41,14 +41,14 @@ _TOO_LARGE = "an exchange is larger than all that may wait for the disk"
 _CALM = 60.0
 """Seconds without a drop, by the exchanges' own times, after which an episode is over."""
 _GATHER = 0.2
-"""Seconds in which more may come before the thread looks again: to wake it up for each exchange
-would cost the reactor more than the writing does."""
+"""Seconds that the thread waits for more exchanges before it looks again: waking it for each would
+cost the reactor more than the writing does."""
 _MOST_SESSIONS = 1000
 _NOT_BODIES = 1024
-"""Bytes that an exchange is reckoned at besides its bodies and headers."""
+"""Bytes counted for an exchange besides its bodies and headers."""
 _NAME = re.compile(r"[A-Za-z0-9._]+-[A-Za-z0-9._-]+-(\d{4}-\d\d-\d\d)\.jsonl")
 _OURS = b'{"cacheproxy": '
-"""What each of our lines starts with."""
+"""First bytes of each of our lines."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9._]+")
 _UNSAFE_ID = re.compile(r"[^A-Za-z0-9._-]+")
 _LONGEST_CLIENT = 20
@@ -57,34 +57,34 @@ _LONGEST_ID = 64
 
 @dataclass(eq=False)
 class Capture:
-    """The observer.
+    """The observer that captures exchanges.
 
     Its thread starts with the first exchange (twistd forks before that), and ends in ``close``.
     """
 
     reactor: Any  #: an IReactorFromThreads, on whose thread it logs
-    folder: CaptureFolder  #: that it writes to
-    most: int = 1000  #: exchanges that may wait for the disk
-    size: int = 32 << 20  #: bytes of their bodies
-    written: int = 0  #: exchanges on disk
-    dropped: int = 0  #: exchanges that are not
+    folder: CaptureFolder  #: the folder to write to
+    most: int = 1000  #: exchanges that may wait for the disk, at most
+    size: int = 32 << 20  #: bytes of their bodies, at most
+    written: int = 0  #: number of exchanges on disk
+    dropped: int = 0  #: number of dropped exchanges
     _profiles: dict[Session, tuple[str, Profile | None]] = field(default_factory=dict)
-    """What each session's file said last: its profile is written where it is another."""
+    """Profile last written to each session's file: written again where it differs."""
     _queue: SimpleQueue[tuple[Exchange, int] | None] = field(default_factory=SimpleQueue)
-    """Exchanges with their bytes; None: the end."""
-    _came: int = 0  #: bytes; this grows on one thread, the next on another: no lock is needed
-    _went: int = 0  #: bytes
-    _thread: threading.Thread | None = None  #: that writes
-    _closed: bool = False  #: no more is taken
-    _closing: threading.Event = field(default_factory=threading.Event)  #: nothing is waited for
-    _telling: threading.Lock = field(default_factory=threading.Lock)  #: of what follows
-    _episode: int = 0  #: exchanges dropped since it was calm
-    _last_drop: float = 0.0  #: seconds, by the exchange's own time
+    """Exchanges with their bytes; None ends the thread."""
+    _came: int = 0  #: bytes queued; grows on one thread, the next on another: no lock is needed
+    _went: int = 0  #: bytes written or dropped
+    _thread: threading.Thread | None = None  #: the thread that writes
+    _closed: bool = False  #: whether no more exchanges are taken
+    _closing: threading.Event = field(default_factory=threading.Event)  #: set to end all waiting
+    _telling: threading.Lock = field(default_factory=threading.Lock)  #: guards the next two fields
+    _episode: int = 0  #: number of exchanges dropped in this episode
+    _last_drop: float = 0.0  #: seconds, by the dropped exchange's own time
 
     @hookimpl
     @quick
     def cacheproxy_exchange_finished(self, exchanges: Sequence[Exchange]) -> None:
-        """Hand them over, or drop them; never waits for the disk."""
+        """Queue them for the thread, or drop them; never waits for the disk."""
         for exchange in () if self._closed else exchanges:
             self._hand_over(exchange)
 
@@ -96,7 +96,7 @@ class Capture:
             self._drop(exchange.wall, _SLOW if size <= self.size else _TOO_LARGE)
             return
         self._came += size
-        # One that will wait does so without what its requests remember of their JSON.
+        # A waiting exchange needs no parsed JSON of its requests.
         self._queue.put((exchange.unread() if waiting else exchange, size))
         if self._thread is None:
             self._thread = threading.Thread(
@@ -105,7 +105,7 @@ class Capture:
             self._thread.start()
 
     def close(self, timeout: float = 5.0) -> None:
-        """Write what waits, for at most ``timeout`` seconds, and stop. Blocks."""
+        """Write the queued exchanges, for at most ``timeout`` seconds, and stop. Blocks."""
         if self._closed:
             return
         self._closed = True
@@ -118,7 +118,7 @@ class Capture:
         with contextlib.suppress(Empty), self._telling:
             while self._queue.get_nowait() is not None:
                 self.dropped += 1
-        self._queue.put(None)  # it may have been taken out just now
+        self._queue.put(None)  # the thread's own None may have been taken out just now
         if self.dropped:
             self._tell(f"capture: {self.dropped:,} exchanges were not written to it in all")
 
@@ -132,13 +132,13 @@ class Capture:
                 self.written += 1
                 self._recover(exchange.wall)
             self._went += size
-            del found, exchange  # do not hold on to it while waiting for the next
+            del found, exchange  # freed before the wait for the next
             if self._queue.empty():
                 self._closing.wait(_GATHER)
         self.folder.close()
 
     def _write(self, exchange: Exchange) -> str:
-        """Write one exchange; return what went wrong, without anything of its contents."""
+        """Write one exchange; return the error, without anything of its contents, or ""."""
         try:
             session = exchange.session or Session(exchange.client, "no-session")
             says = day_of(exchange.wall), exchange.profile
@@ -147,16 +147,16 @@ class Capture:
             removed = self.folder.removed
             self.folder.append(session, exchange.wall, line)
             if self.folder.removed > removed or len(self._profiles) >= _MOST_SESSIONS:
-                self._profiles.clear()  # any session may have to begin a new file
+                self._profiles.clear()  # any session may begin a new file next
             self._profiles[session] = says
         except OSError as error:
             return error.strerror or "the disk failed"
-        except Exception as error:  # one exchange must not end the captures of all others
+        except Exception as error:  # one exchange's error must not end the captures of all others
             return f"an exchange cannot be written as JSON ({type(error).__name__})"
         return ""
 
     def _drop(self, wall: float, why: str) -> None:
-        """Count, and tell of the first of an episode."""
+        """Count a dropped exchange, and log the first of an episode."""
         with self._telling:
             self.dropped += 1
             self._episode += 1
@@ -168,7 +168,7 @@ class Capture:
                 )
 
     def _recover(self, wall: float) -> None:
-        """Tell that it is over, once it has been calm for a while."""
+        """Log the end of an episode, after a while without drops."""
         if self._episode and wall - self._last_drop >= _CALM:
             with self._telling:
                 self._tell(f"the capture works again; {self._episode:,} exchanges were not written")
@@ -181,9 +181,10 @@ class Capture:
 class CaptureFolder:
     """Appends lines to the files of a private folder.
 
-    The folder is made if it is not there. It stays the same one whatever happens to its path: it
-    is used through a descriptor. The oldest files go when all are larger than ``size`` bytes, or
-    older than ``days`` whole days; ``removed``: how many went. Raises ConfigError.
+    The folder is created if it does not exist. It stays the same one whatever happens to its path:
+    it is used through a descriptor. The oldest files are removed if all are larger than ``size``
+    bytes, or they are older than ``days`` whole days; ``removed``: number of removed files. Raises
+    ConfigError.
     """
 
     def __init__(self, path: Path, *, size: int = 1 << 30, days: int = 30) -> None:
@@ -198,7 +199,7 @@ class CaptureFolder:
     def append(self, session: Session, wall: float, line: bytes) -> None:
         """Append ``line`` to the file of ``session`` and the day of ``wall`` (epoch seconds).
 
-        Drops the oldest files first if the caps ask for it. Raises OSError; then the file is as
+        Removes the oldest files first if the limits require it. Raises OSError; then the file is as
         it was before.
         """
         day = day_of(wall)
@@ -210,13 +211,13 @@ class CaptureFolder:
         self._total += _append_line(self._folder, file_name(session, day), line)
 
     def close(self) -> None:
-        """Let go of the folder."""
+        """Close the folder's descriptor."""
         folder, self._folder = self._folder, -1
         if folder >= 0:
             os.close(folder)
 
     def _make_room(self, day: str, size: int) -> int:
-        """Remove what is too old, then the oldest until ``size`` fits; return what is left."""
+        """Remove too old files, then the oldest until ``size`` fits; return the bytes used."""
         files = sorted(self._files())
         oldest = (date.fromisoformat(day) - timedelta(self._days)).isoformat()
         total = sum(held for *_, held in files)
@@ -230,9 +231,9 @@ class CaptureFolder:
         return total
 
     def _files(self) -> Iterator[tuple[str, int, str, int]]:
-        """Yield the files that are ours by name and by first bytes; no others are removed.
+        """Yield our own files, known by name and first bytes; no others are removed.
 
-        Of each its day, when it was written last (ns), its name and its bytes.
+        A file's values are its day, the time of its last write (ns), its name and its bytes.
         """
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         with os.scandir(self._folder) as entries:
@@ -252,14 +253,14 @@ class CaptureFolder:
 
 
 def day_of(wall: float) -> str:
-    """Return the day of ``wall``, in epoch seconds, as it stands in names: ``2026-11-21``."""
+    """Return the day of ``wall``, in epoch seconds, for a file's name: ``2026-11-21``."""
     return time.strftime("%Y-%m-%d", time.localtime(wall))
 
 
 def file_name(session: Session, day: str) -> str:
     """Return ``CLIENT-SESSIONID-DAY.jsonl`` in safe characters; ``day``: ``2026-11-21``.
 
-    An id that had to be changed gets a few characters of its hash: two stay two.
+    An id that had to be changed gets a few characters of its hash, so that two ids stay two.
     """
     client = _UNSAFE.sub("_", session.client)[:_LONGEST_CLIENT].lstrip(".") or "client"
     identity = _UNSAFE_ID.sub("_", session.id)[:_LONGEST_ID] or "none"
@@ -270,7 +271,7 @@ def file_name(session: Session, day: str) -> str:
 
 
 def _open_private(path: Path) -> int:
-    """Return a descriptor of the folder at ``path``: ours, nobody else's, and no link."""
+    """Return a descriptor of the folder at ``path``: owned by us, closed to others, and no link."""
     try:
         for each in (*reversed(path.parents), path):
             with contextlib.suppress(FileExistsError):
@@ -288,7 +289,7 @@ def _open_private(path: Path) -> int:
     os.close(folder)
     if facts.st_uid != os.geteuid():
         raise ConfigError(f"capture {path} belongs to another user: name another folder")
-    # Not mended here: it may be a home or /tmp, named by mistake.
+    # Its mode is not changed here: it may be a home or /tmp, named by mistake.
     raise ConfigError(
         f"other users can read capture {path}, and captures hold prompts: name a new folder, or "
         f"run chmod 700 {path}"
@@ -296,7 +297,7 @@ def _open_private(path: Path) -> int:
 
 
 def _append_line(folder: int, name: str, line: bytes) -> int:
-    """Append ``line`` whole or not at all; return how many bytes the file has grown."""
+    """Append ``line`` whole or not at all; return the number of bytes that the file has grown."""
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     file = os.open(name, flags, 0o600, dir_fd=folder)
     try:
@@ -307,7 +308,7 @@ def _append_line(folder: int, name: str, line: bytes) -> int:
             os.fchmod(file, 0o600)
         before = facts.st_size
         if before and os.pread(file, 1, before - 1) != b"\n":
-            line = b"\n" + line  # a power cut left half a line: do not spoil this one too
+            line = b"\n" + line  # a power cut left half a line: this one stays readable
         try:
             left = memoryview(line)
             while left:

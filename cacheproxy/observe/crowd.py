@@ -1,4 +1,4 @@
-"""Which crowd a server serves: what conversations took from one another, by their last turns."""
+"""The crowd at a server: which tokens conversations took from one another, by their last turns."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from cacheproxy.record.exchange import Exchange
 
 _DAY = 86_400.0
 _SAME_HEAD = 0.8
-"""Share of a prompt from which what is left of it is the head of a conversation that begins
+"""Share of a prompt from which on the remaining tokens are the head of a conversation that begins
 alike: between the two thirds and the nine tenths that were measured."""
 _CLOSE = 0.05
-"""How far the tokens of two heads may be apart that count as one: they are estimated."""
+"""Share of the tokens by which two heads may differ and count as one: they are estimated."""
 _AGAIN = 0.5
-"""Share of a head that is read again where it was not shared."""
+"""Share of a head that must be evaluated again before it counts as not shared."""
 _Conversation = tuple[Session | None, int]
 
 
 class SeenCrowd(NamedTuple):
-    """The crowd whose loss is the greatest."""
+    """The crowd with the greatest loss."""
 
-    crowd: Crowd  #: which one
-    conversations: int  #: how many of its conversations lost something
-    lost: int  #: tokens that they had evaluated again, at most
-    seconds: float  #: since the first of the turns looked at began
+    crowd: Crowd  #: the kind of crowd
+    conversations: int  #: number of its conversations that lost something
+    lost: int  #: tokens evaluated again, at most
+    seconds: float  #: seconds since the first of the turns began
 
 
 def crowd_of(exchanges: Iterable[Exchange], url: str, now: float) -> SeenCrowd | None:
-    """Return the crowd at the server ``url`` in the last day; None: none whose loss is felt.
+    """Return the crowd at the server ``url`` in the last day; None if no loss is worth mention.
 
     ``exchanges``: the last ones, in any order; ``now``: seconds since the epoch.
     """
@@ -66,7 +66,7 @@ def _root(turn: Exchange) -> Session | None:
 
 
 def _taken(turns: list[Exchange]) -> Iterator[tuple[Crowd, Exchange, int]]:
-    """Yield turns whose place another conversation had taken, and the tokens that they lost."""
+    """Yield turns whose cache another conversation took, and the tokens that they lost."""
     last: dict[_Conversation, int] = {}
     for number, turn in enumerate(turns):
         before, mine = last.get(_conversation(turn)), _conversation(turn)
@@ -86,9 +86,9 @@ def _taken(turns: list[Exchange]) -> Iterator[tuple[Crowd, Exchange, int]]:
 
 
 def _together(turns: list[Exchange]) -> Iterator[tuple[Crowd, Exchange, int]]:
-    """Yield first turns that read a head while another had it read, and the tokens of that head.
+    """Yield first turns that read a head which another read at the same time, with its tokens.
 
-    Two heads of one client count as one where tools and system text are as long.
+    Two heads of one client count as one if tools and system text are as long.
     """
     running: list[tuple[int, Exchange]] = []
     for turn in turns:

@@ -1,4 +1,4 @@
-"""Requests that failed: of which client, in which words, and what mends them."""
+"""Failed requests: whose they are, the server's words, and the cure."""
 
 from __future__ import annotations
 
@@ -14,29 +14,30 @@ from cacheproxy.record.exchange import A_PAGE, Exchange, Outcome
 from cacheproxy.words import ago, capitalised, counted
 
 LATELY = 3600.0
-"""Seconds: of older requests nothing is concluded."""
+"""Seconds; older requests are not judged."""
 _LAST = 10
-"""Requests of a client that show how it fares now."""
+"""Requests of a client that are judged, the last ones."""
 _LONGEST = 200
-"""Characters of what a server said."""
+"""Characters of a server's words at most."""
 _IN_TEMPLATE = "Jinja Exception:"
-"""llama-server: behind it stands what the template has to say, before it a part of its source."""
+"""llama-server's mark before the template's own error; before it stands some of the template's
+source."""
 _CONTEXT = re.compile(r"context (?:size|length|window)|exceed_context", re.IGNORECASE)
 _ALIKE = 3
-"""Refusals in a row, all in the same words, after which a conversation does not come on."""
+"""Refusals in a row, all in the same words, after which a conversation is stuck."""
 
 
 class Fault(StrEnum):
-    """What is to blame for a failed request, by what mends it; "" where the server decides that."""
+    """The cause of a failed request, by its cure; "" if that depends on the server."""
 
     PLACE = "start the proxy with --placement user"
     """A system message comes late, and the template refuses it."""
     LENGTH = ""  #: the prompt is longer than the server's context
-    KEY = "give the client the model server's key"  #: the server does not accept the client's
+    KEY = "give the client the model server's key"  #: the server does not accept the client's key
     REQUEST = "mend what the client sends; the server says what is wrong with it"
-    """It is malformed, or asks for what is not there."""
-    ADDRESS = "see that --upstream names the model server"  #: a web page came
-    SERVER = "look in the model server's log"  #: not the request
+    """The request is malformed, or asks for something that does not exist."""
+    ADDRESS = "see that --upstream names the model server"  #: the answer is a web page
+    SERVER = "look in the model server's log"  #: the server failed, not the request
     EMPTY = (
         "look in the model server's log: its chat template, or its parser of tool calls or "
         "reasoning, may leave out what the model says"
@@ -48,8 +49,8 @@ def failing(
 ) -> dict[str, tuple[Exchange, ...]]:
     """Return the last requests of each client of which the very last, or half, failed.
 
-    Not those of one that only tried: a single request, or a stranger's (its client is not
-    ``known``) unless ``tries_count``, and all by their own fault.
+    A client that only tried is left out: all its requests were at fault themselves, and it sent but
+    one, or is a stranger (not in ``known``, unless ``tries_count``).
     """
     found = {}
     for client in dict.fromkeys(one.client for one in lately):
@@ -67,7 +68,7 @@ def failing(
 
 
 def _how(last: Exchange, recent: Iterable[Exchange], now: float) -> str:
-    """Return how the ``last`` request of a client failed, and how often in the same way."""
+    """Return how the ``last`` request of a client failed, and how often it did in the same way."""
     alike: list[Exchange] = []
     for one in recent:
         if one.session == last.session and has_prompt(one):
@@ -83,9 +84,9 @@ def _how(last: Exchange, recent: Iterable[Exchange], now: float) -> str:
 
 
 def stuck(recent: Iterable[Exchange], now: float) -> list[tuple[str, Exchange]]:
-    """Return each client's last prompt where that failed, or got nothing, and how; the last last.
+    """Return each client's last prompt if it failed or got nothing, and how; the latest last.
 
-    ``now`` is in seconds since the epoch; of what was an hour ago nothing is said.
+    ``now``: seconds since the epoch; requests of more than an hour ago are left out.
     """
     recent, last = list(recent), dict[str, Exchange]()
     for one in recent:
@@ -97,24 +98,24 @@ def stuck(recent: Iterable[Exchange], now: float) -> list[tuple[str, Exchange]]:
 
 
 def cure_of(one: Exchange) -> str:
-    """Return what mends it, for people."""
+    """Return the cure of a failure, for people."""
     mend = Fault.EMPTY if one.outcome is Outcome.EMPTY else mend_of(one)
     return capitalised(mend or "give the server a larger context, or the client a smaller window")
 
 
 def mend_of(one: Exchange) -> str:
-    """Return what mends a failure; "" where the prompt is too long, which the server decides."""
+    """Return the cure of a failure; "" if the prompt is too long: it depends on the server."""
     return cure(one.error or "") or fault_of(one)
 
 
 def has_prompt(one: Exchange) -> bool:
-    """Whether it is a turn, or would have been one if it had not failed."""
+    """Return whether the exchange is a turn, or would be one if it had not failed."""
     counts = endpoint_of(one.received.path).purpose is Purpose.COUNT
     return one.turn > 0 or (one.went_wrong and one.session is not None and not counts)
 
 
 def said_of(one: Exchange) -> str:
-    """Return what a server said on one line of a sane length, of a template's error the end."""
+    """Return a server's words on one line of limited length; of a template's error, its end."""
     return " ".join((one.error or "").rpartition(_IN_TEMPLATE)[2].split())[:_LONGEST]
 
 
@@ -141,7 +142,7 @@ def failure(one: Exchange, now: float) -> str:
 
 
 def fault_of(one: Exchange) -> Fault:
-    """Return what is to blame for a failure, as far as status and words tell."""
+    """Return the cause of a failure, by its status and words."""
     said = one.error or ""
     if refuses_late(said.encode("utf-8", "replace")):
         return Fault.PLACE

@@ -1,8 +1,8 @@
 """The verdict on each turn, reached after its answer has gone down, in order.
 
-If the requests alone do not show why a turn lost the cache, the upstream is asked what it
-rendered. If its answers do not report reuse, its counters are read. A session's exchanges wait for
-this, so that observers see them in the order in which they finished.
+If the requests alone do not show why a turn lost the cache, the upstream is asked to render its
+prompt. If its answers do not report reuse, its counters are read. A session's exchanges wait for
+this, so that observers get them in the order in which they finished.
 """
 
 from __future__ import annotations
@@ -34,44 +34,45 @@ from cacheproxy.record.exchange import Exchange
 
 _log = Logger()
 _THREAD_ABOVE = 128 << 10
-"""Bytes to be looked at beyond which a verdict is reached in the thread. Below it, the way to the
-thread and back costs more than the work."""
+"""Bytes to compare beyond which a verdict is reached in the thread. Below, the way there and back
+costs more than the work."""
 _MOST_MESSAGES = 4000
-"""Messages beyond which it is, too: where they have changed, a look at each takes 0.001 ms."""
+"""Messages beyond which a verdict is reached in the thread, too: each changed one costs 0.001
+ms."""
 _FREED_ABOVE = 4 << 20
-"""Bytes of a body beyond which what it was read as is let go of in the thread: of 20 MB, that held
-the reactor for 20 ms."""
+"""Bytes of a body beyond which its parsed JSON is freed in the thread: that of 20 MB held the
+reactor for 20 ms."""
 _MOST_HELD = 64
-"""Exchanges of a session that may wait for an upstream's answer."""
+"""Exchanges of a session that may wait for an upstream's answer, at most."""
 
 
 class KnownUpstream(Protocol):
-    """What is known of an upstream, and who asks it for more."""
+    """An upstream as the judge sees it: our beliefs about it, and questions to it."""
 
     @property
     def beliefs(self) -> Beliefs:
-        """What is thought of it."""
+        """Our beliefs about the upstream."""
 
     async def look(self) -> Look | None:
-        """Return a look at it as of now. Never raises."""
+        """Return a look at the upstream as of now. Never raises."""
 
     async def prove(self, turn: Evidence) -> Proof | None:
-        """Return what the rendered prompts of a turn and the one before show. Never raises."""
+        """Return the proof from the rendered prompts of a turn and the one before. Never raises."""
 
     async def counted(self, usage: Usage) -> int | None:
-        """Return what was reused of the last request, by the server's counters. Never raises."""
+        """Return the last request's reused tokens, by the server's counters. Never raises."""
 
     async def started(self) -> str | None:
-        """Return what is another after a restart, as of now. Never raises."""
+        """Return the mark of the server's start, another after a restart. Never raises."""
 
 
 @dataclass(eq=False, slots=True)
 class _Held:
-    """An exchange that waits, for its own answer or for those before it in its session."""
+    """An exchange that waits: for its upstream's answer, or for those before it in its session."""
 
-    exchange: Exchange  #: that waits
-    is_ready: bool = False  #: its own answer is there
-    asking: Deferred[None] | None = None  #: what waits for that
+    exchange: Exchange  #: the waiting exchange
+    is_ready: bool = False  #: whether it waits for no answer of its own
+    asking: Deferred[None] | None = None  #: the pending questions to the upstream
 
     def give_up(self) -> None:
         if self.asking is not None:
@@ -79,11 +80,11 @@ class _Held:
 
 
 class Judging:
-    """Takes finished exchanges, gives them on with their verdict, turn and side.
+    """Adds the verdict, turn and side to finished exchanges, and delivers them.
 
-    ``deliver`` is called on the reactor thread with all that are ready at the same time; each comes
-    once, those of one session in the order they finished. ``store``: where conversations are
-    remembered. ``known``: of each upstream, by its URL, set by whoever knows it. ``most_waiting``:
+    ``deliver`` is called on the reactor thread with all exchanges that are ready at the same time;
+    each comes once, those of one session in the order they finished. ``store``: where conversations
+    are remembered. ``known``: the upstreams by their URLs, set from outside. ``most_waiting``:
     bytes of bodies that may wait for the thread; beyond, exchanges go on without a verdict, unless
     none waits.
     """
@@ -109,15 +110,15 @@ class Judging:
         self._held: dict[Session | None, deque[_Held]] = {}
 
     def start(self) -> None:
-        """Start; the thread itself comes with the first exchange."""
+        """Start; the thread itself starts with the first exchange."""
         self._pool.start()
 
     def stop(self) -> None:
-        """Finish what waits for the thread, and stop. Blocks."""
+        """Finish the thread's waiting work, and stop. Blocks."""
         self._pool.stop()
 
     def settle(self) -> None:
-        """Give on what waits for an upstream's answer, with what is known: it is too late."""
+        """Deliver all exchanges that wait for an upstream's answer, without it: the proxy stops."""
         for held in [one for line in self._held.values() for one in line]:
             held.give_up()
 
@@ -128,7 +129,7 @@ class Judging:
         self.give_on()
 
     def give_on(self, most: int = sys.maxsize) -> bool:
-        """Deliver what is ready by now, ``most`` of it; whether there is more."""
+        """Deliver ready exchanges, ``most`` of them; return whether there are more."""
         ready = self._ready_now
         if ready:
             self._ready_now = ready[most:]
@@ -136,7 +137,7 @@ class Judging:
         return bool(self._ready_now)
 
     def judge(self, exchange: Exchange) -> None:
-        """Reach the verdict on ``exchange``, or have it reached; ``give_on`` delivers it."""
+        """Reach the verdict on ``exchange``, here or in the thread; ``give_on`` delivers it."""
         self._number += 1
         exchange.number, size = self._number, len(exchange.received.body)
         is_too_much = self._waiting and self._waiting + size > self.most_waiting
@@ -149,7 +150,7 @@ class Judging:
                     not one.is_quick(_THREAD_ABOVE) or len(messages_of(one)[1]) > _MOST_MESSAGES
                 ):
                     break
-            else:  # small, or mostly known: none takes longer than it has bytes
+            else:  # small, or mostly known: the work grows with the new bytes
                 self._take(exchange, self._judged(exchange))
                 return
         self._waiting += size
@@ -158,7 +159,7 @@ class Judging:
     def _judge_in_thread(self, exchange: Exchange, size: int) -> None:
         with self._collector.paused():
             turn = self._judged(exchange)
-            _ = exchange.model  # all that is still asked for of a body
+            _ = exchange.model  # the last value that is needed of the body
             for one in (exchange.received, exchange.sent or exchange.received):
                 if len(one.body) > _FREED_ABOVE:
                     one.forget()
@@ -170,9 +171,9 @@ class Judging:
         self.give_on()
 
     def _judged(self, exchange: Exchange) -> Evidence | None:
-        """Reach the verdict; return what it rests on if the upstream is to be asked for more.
+        """Reach the verdict; return its evidence if the upstream has to be asked for more.
 
-        Only ever on one thread at a time: the reactor's waits while the other has work.
+        Runs on one thread at a time: the reactor's waits while the other has work.
         """
         known = self.known.get(exchange.upstream)
         try:
@@ -185,7 +186,7 @@ class Judging:
             verdict = exchange.verdict
             if turn is None or verdict is None:
                 return None
-            if beliefs.changes != changes:  # the turn itself has shown more of the server
+            if beliefs.changes != changes:  # by the turn itself
                 profile = beliefs.profile
             exchange.profile = profile
             if turn.usage.reused is None and profile.counts_reuse:
@@ -202,7 +203,7 @@ class Judging:
             return None
 
     def _take(self, exchange: Exchange, turn: Evidence | None) -> None:
-        """Give an exchange on, once what it asks for is known and those before it are gone."""
+        """Queue ``exchange`` for delivery, after its questions and the exchanges before it."""
         known, profile = self.known.get(exchange.upstream), exchange.profile
         if known is not None and turn is not None and profile is not None:
             counts = turn.usage.reused is None and profile.counts_reuse
@@ -218,7 +219,7 @@ class Judging:
             self._ready_now.append(exchange)
 
     def _line_up(self, exchange: Exchange, *, is_ready: bool = True) -> _Held:
-        """Have ``exchange`` wait behind those of its session, if there are any, or it must."""
+        """Queue ``exchange`` behind those of its session, if any wait or it is not ready itself."""
         key, held = exchange.session, _Held(exchange, is_ready)
         line = self._held.get(key)
         if is_ready and not line:
@@ -250,9 +251,9 @@ async def _ask(
     *,
     counts: bool,
 ) -> None:
-    """Ask the upstream for what is missing, and judge again by what it says.
+    """Ask the upstream for missing evidence, and judge again with its answers.
 
-    ``looked`` is given what its slots hold now, if that may tell how its memory works.
+    ``looked`` is called with the slots' states, if these may show how its memory works.
     """
     if counts:
         reused = await known.counted(turn.usage)

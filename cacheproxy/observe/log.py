@@ -1,7 +1,7 @@
-"""The log: the observer that logs each exchange, and what observers make of log events.
+"""The observer that logs each exchange, and the observers of log events.
 
-Failures come without their exceptions' texts, which may quote a prompt or a key; a terminal gets
-plain lines, without twistd's own messages.
+Failures are logged without their exceptions' texts, which may quote a prompt or a key; a terminal
+gets plain lines, without twistd's own messages.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _log = Logger()
 
 
 class _BareError(Exception):
-    """Says nothing; the failure still names the other's class."""
+    """An exception without a text; its failure still has the original's class."""
 
 
 def bare(failure: Failure) -> Failure:
-    """Return ``failure`` with its class and its traceback, and no other word.
+    """Return ``failure`` with its class and its traceback, but without its exception's text.
 
-    What the operating system says has no text of ours: it stays, but for the file's name.
+    The operating system's words quote nothing of ours: they stay, without the file's name.
     """
     said = failure.value.strerror if isinstance(failure.value, OSError) else None
     unsaid = _BareError(said) if said else _BareError()
@@ -39,8 +39,8 @@ def bare(failure: Failure) -> Failure:
 
 @provider(ILogObserver)
 def bare_failures(event: LogEvent) -> None:
-    """Take out of ``event`` what its exception says, for the observers that are added later."""
-    for key in ("log_failure", "failure"):  # the older half of Twisted puts it there
+    """Remove the exceptions' texts from ``event``, for all observers after this one."""
+    for key in ("log_failure", "failure"):  # twisted.python.log uses "failure"
         failure = event.get(key)
         if isinstance(failure, Failure) and not isinstance(failure.value, _BareError):
             event[key] = bare(failure)
@@ -48,13 +48,13 @@ def bare_failures(event: LogEvent) -> None:
 
 @implementer(ILogObserver)
 class TerminalObserver:
-    """Prints our own lines as they are, and from others only what went wrong."""
+    """Prints our own lines unchanged, and of other programs' only warnings and errors."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
     def __call__(self, event: LogEvent) -> None:
-        """Print one log event; a stream that is gone is no reason to stop."""
+        """Print one log event; never raises for a closed stream."""
         level = event.get("log_level", LogLevel.info)
         ours = str(event.get("log_namespace", "")).startswith("cacheproxy.")
         if not ours and level < LogLevel.warn:
@@ -75,7 +75,7 @@ class TerminalObserver:
 
 
 def _plain(text: str) -> str:
-    """Spell out control characters: a path or name may hold them, and moves the cursor then."""
+    """Return ``text`` with control characters escaped: in a path they could move the cursor."""
     return "\n".join(
         line if line.isprintable() else line.encode("unicode_escape").decode()
         for line in text.split("\n")
@@ -84,20 +84,20 @@ def _plain(text: str) -> str:
 
 @dataclass(eq=False)
 class LogLine:
-    """The observer that logs.
+    """The observer that logs exchanges.
 
-    What is seen together is one log event: an event of its own for each line would be formatted,
+    Exchanges delivered together are one log event: an event for each line would be formatted,
     written and flushed by itself.
     """
 
-    verbose: bool  #: adds body sizes and each edit
-    proxy: str = ""  #: the option by which commands find this proxy; "": they do by themselves
-    clients: Clients = NOBODY  #: those whose packages are installed
+    verbose: bool  #: whether to add body sizes and each edit
+    proxy: str = ""  #: option that commands need to find this proxy; "" if they need none
+    clients: Clients = NOBODY  #: the clients whose packages are installed
 
     @hookimpl
     @quick
     def cacheproxy_exchange_finished(self, exchanges: Sequence[Exchange]) -> None:
-        """Log them; a count of tokens that went well only if verbose."""
+        """Log them; successful counts of tokens only if verbose."""
         found: list[str] = []
         for exchange in exchanges:
             found += lines(exchange, verbose=self.verbose, proxy=self.proxy, clients=self.clients)

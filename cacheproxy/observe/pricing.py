@@ -1,4 +1,4 @@
-"""Computes the time each turn saved or lost once, when it ends: all pages sum the same numbers."""
+"""Computes each turn's saved or lost time once, when it ends: all pages sum the same numbers."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from cacheproxy.record.exchange import Exchange, body_of
 _MOST_UPSTREAMS = 16
 _MOST_MODELS = 16
 _LONGEST_NAME = 120
-"""Characters of a model's name: a client chose it."""
+"""Characters of a model's name at most: a client chose it."""
 _MOST_ANSWERS = 64
 _SAME = 0.01
-"""The part by which counters and answers may differ and still tell of the same tokens."""
+"""Share by which counters and answers may differ and still count the same tokens."""
 
 
 class Untimed:
-    """Evaluations whose answers told no times, until the server's counters tell their sum.
+    """Evaluations without times in their answers, until the server's counters show their sum.
 
-    llama-server tells none to ``/v1/messages``; its counters hold a prompt as soon as it is
+    llama-server sends no times on ``/v1/messages``; its counters have a prompt as soon as it is
     evaluated, long before its answer ends.
     """
 
@@ -39,15 +39,15 @@ class Untimed:
         self._tokens = self._seconds = 0.0
 
     def answered(self, cost: PrefillCost, start: float, tokens: int) -> None:
-        """Take note of an answer that told no time for ``tokens`` from the depth ``start`` on."""
+        """Record an answer without a time, for ``tokens`` from the depth ``start`` on."""
         if len(self._answers) < _MOST_ANSWERS:
             self._answers.append((cost, start, tokens))
 
     def counted(self, tokens: float, seconds: float, *, idle: bool) -> None:
-        """Take note of a gain; teach their cost what the answers are, if that is all of it.
+        """Record a gain of the counters; once it equals the answers' tokens, let their cost learn.
 
-        Begin anew where it is, and where it cannot become so: more was answered than counted, or
-        the server is ``idle`` and has counted more, which were others' requests.
+        Begin anew then, and where the two can no longer become equal: more was answered than
+        counted, or the server is ``idle`` and has counted more, which were others' requests.
         """
         self._tokens += tokens
         self._seconds += seconds
@@ -72,10 +72,10 @@ class Untimed:
 
 
 class _Upstream:
-    """What is known of one: its speeds, what prompts cost there by the models that were asked for.
+    """An upstream's speeds, and the cost of prompts there for each model.
 
-    ``prefill``: as it measures it; ``seen``: as its clients waited for first tokens.
-    ``look``: the last that told its counters; ``has_told``: whether answers told a speed since.
+    ``prefill``: by the server's own times; ``seen``: by its clients' waits for first tokens.
+    ``look``: the last one with counters; ``has_told``: whether answers have reported a speed since.
     """
 
     def __init__(self) -> None:
@@ -95,16 +95,16 @@ class _Upstream:
         return found
 
     def seconds(self, cost: PrefillCost, start: float, tokens: int) -> float | None:
-        """Return what ``tokens`` from ``start`` on take, in the milliseconds that totals keep."""
+        """Return the seconds for ``tokens`` from ``start`` on, rounded as the totals store them."""
         found, speed = cost.seconds(start, start + tokens), self.prefill.speed
         if found is None:
             found = tokens / speed if speed else None
         return None if found is None else round(found, 3)
 
     def spared(self, cost: PrefillCost, usage: Usage, tokens: int) -> Spared:
-        """Return ``tokens`` with their seconds: those of the turn without us, less what it took.
+        """Return ``tokens`` with their seconds: the turn's cost without us, less the time it took.
 
-        Where it told no time, what the tokens by themselves take.
+        If the answer has no time: the cost of the tokens by themselves.
         """
         start, took = (usage.reused or 0) - tokens, usage.prompt_seconds
         without = None
@@ -117,14 +117,15 @@ class _Upstream:
 
 
 class Pricing:
-    """Takes judged exchanges, gives them on with what they spared, and the time they lost.
+    """Adds to judged exchanges the time that they spared or lost, and delivers them.
 
-    Priced by what its upstream and model lately took for tokens at that depth of a prompt, this
-    exchange included. Where answers tell no times (llama-server's to ``/v1/messages``), its
-    counters do. Where these hold others' requests, too: at the speed that they show, which is
-    rather too few seconds, as prefill slows down while the context grows.
+    The price of tokens is what the upstream and model lately took for tokens at that depth of a
+    prompt, this exchange included. Where answers have no times (llama-server's on
+    ``/v1/messages``), its counters are used. Where these include others' requests, the speed that
+    they show is used, which gives rather too few seconds, since prefill slows down while the
+    context grows.
 
-    ``prices``: what upstreams charge, by their names, set anew when the configuration is.
+    ``prices``: the upstreams' charges, by their names, replaced when the configuration is.
     """
 
     def __init__(self, deliver: Callable[[Sequence[Exchange]], None]) -> None:
@@ -133,7 +134,7 @@ class Pricing:
         self._upstreams: dict[str, _Upstream] = {}
 
     def __call__(self, exchanges: Sequence[Exchange]) -> None:
-        """Price ``exchanges``, and deliver them: they are complete with that, and frozen."""
+        """Price ``exchanges``, and deliver them, complete and frozen."""
         for exchange in exchanges:
             if exchange.usage is not NOTHING or exchange.verdict is not None:
                 self._price(exchange)
@@ -159,7 +160,7 @@ class Pricing:
             verdict is not None
             and verdict.judgement in (Judgement.BREAK, Judgement.CUT)
             and verdict.lost is not None
-            and verdict.seconds_lost is None  # its answer told no times
+            and verdict.seconds_lost is None  # its answer has no times
         ):
             lost = known.seconds(cost, reused, verdict.lost.tokens)
             verdict = exchange.verdict = replace(verdict, seconds_lost=lost)
@@ -172,20 +173,20 @@ class Pricing:
 
     @staticmethod
     def _see(seen: PrefillSpeed, exchange: Exchange, evaluated: int) -> None:
-        """Learn what a first token tells; that of an answer in one piece is its last."""
+        """Learn the prefill's speed from the first token; only a stream has one before the end."""
         first, sent = exchange.first_byte, exchange.sent_after
         if first is not None and sent is not None and body_of(exchange.received).get("stream"):
             seen.learn(evaluated, first - sent)
 
     def speed(self, url: str) -> float | None:
-        """Return the tokens a second that ``url`` evaluated lately, None for not known."""
+        """Return the tokens a second that ``url`` evaluated lately, None if unknown."""
         known = self._upstreams.get(url)
         return None if known is None else known.prefill.speed
 
     def paces(self, url: str) -> tuple[float | None, float | None]:
-        """Return the tokens a second that ``url`` evaluates and generates, None for not known.
+        """Return the tokens a second that ``url`` evaluates and generates, None if unknown.
 
-        Where it measures no prefill: what was evaluated until a first token came.
+        Without the server's own times for prefill: tokens evaluated until the first token came.
         """
         known = self._upstreams.get(url)
         if known is None:
@@ -193,7 +194,7 @@ class Pricing:
         return known.prefill.speed or known.seen.speed, known.generation
 
     def looked(self, look: Look) -> None:
-        """Learn the speed that the upstream's counters tell, unless answers have told it."""
+        """Learn the speed from the upstream's counters, unless answers have reported it."""
         if look.figures is None:
             return
         known = self._of(look.url)

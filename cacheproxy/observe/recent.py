@@ -1,4 +1,4 @@
-"""What pages show from memory: the last exchanges, those that run, each upstream's last status."""
+"""The proxy's recent past in memory, for pages: the last exchanges, running ones, and looks."""
 
 from __future__ import annotations
 
@@ -25,23 +25,24 @@ from cacheproxy.core.rules.fold import RuleReport
 from cacheproxy.record.exchange import Exchange
 
 _MOST = 200
-"""Exchanges of each kind that are remembered."""
+"""Exchanges of each kind in memory, at most."""
 _log = Logger()
 _LONG = 5.0
-"""Seconds after which a prefill is told of in the log."""
+"""Seconds of prefill before the log reports it."""
 _AGAIN = 60.0
-"""Seconds after which it is told of again."""
+"""Seconds before the log reports it again."""
 _AT_ONCE = 0.05
-"""Seconds between two reports that came together: a retry gets all there were."""
+"""Seconds between two progress reports that came together: a retry gets all earlier ones at
+once."""
 _MOST_SHOWN = 256
-"""Requests that are shown."""
+"""Running requests on a page, at most."""
 
 
 class Recent:
-    """The observer that remembers; without the bodies, which would be the prompts themselves.
+    """The observer that remembers exchanges, without their bodies, which hold the prompts.
 
-    What a verdict quotes of a break (a few words on both sides) is kept with it, so that it can
-    be shown to a user who asks; credentials in it are not, nor those in the target.
+    A verdict's quotation of a break (a few words on both sides) is remembered, so that a user can
+    ask for it, but without credentials; so is the request's target.
     """
 
     def __init__(self, most: int = _MOST) -> None:
@@ -54,8 +55,8 @@ class Recent:
     def cacheproxy_exchange_finished(self, exchanges: Sequence[Exchange]) -> None:
         """Remember them without their bodies and headers.
 
-        Turns, prompts that were not answered, and all else (a monitor's polls) do not push out
-        one another.
+        Turns, prompts without an answer, and all else (a monitor's polls) do not push out one
+        another.
         """
         for exchange in exchanges:
             is_turn = exchange.turn > 0
@@ -65,7 +66,7 @@ class Recent:
             kept.append((self._came, _bare(exchange)))
 
     def __iter__(self) -> Iterator[Exchange]:
-        """Yield what is kept, the oldest first."""
+        """Yield the remembered exchanges, the oldest first."""
         return (exchange for _, exchange in sorted(chain(*self._kept.values()), key=itemgetter(0)))
 
     def find(self, name: str) -> Exchange | None:
@@ -96,7 +97,7 @@ def _bare(exchange: Exchange) -> Exchange:
     return exchange.with_fields(
         received=bare,
         sent=None if exchange.sent is None else bare,
-        model=None,  # its name may be as long, too
+        model=None,  # a model's name may be as long, too
         response_headers=(),
         response_body=None,
         reports=tuple(map(_without_values, reports)) if reports else (),
@@ -111,13 +112,13 @@ def _request(method: str, path: str) -> Request:
 
 
 def _without_values(report: RuleReport) -> RuleReport:
-    """What a rule put there may be as long as a body."""
+    """Return ``report`` without the values of its edits, which may be as long as a body."""
     edits = tuple([Edit(it.path, "", it.why, it.span) for it in report.edits])
     return RuleReport(report.rule, edits, report.error)
 
 
 class _Reading:
-    """How a prompt has been read so far. ``again``: the seconds at which the log tells of it."""
+    """The progress of a prompt's reading. ``again``: seconds at which the log reports it next."""
 
     def __init__(self, progress: Progress, seconds: float) -> None:
         self.again = _LONG
@@ -125,26 +126,26 @@ class _Reading:
         self._cost = PrefillCost()
 
     def take(self, progress: Progress, seconds: float) -> None:
-        """Take note how far it is after so many ``seconds``."""
+        """Record the progress after so many ``seconds``."""
         before, self._progress = self._progress, progress
         if seconds - self._at > _AT_ONCE:
             self._cost.learn(before.done, progress.done - before.done, seconds - self._at)
         self._at = seconds
 
     def to_go(self, seconds: float) -> float | None:
-        """Return the seconds to go, as this prompt has gone by; None: nobody knows yet.
+        """Return the seconds to go, by this prompt's own progress; None if unknown.
 
-        Each token takes as much more time than the one before as those that were read did.
+        The cost of a token is taken to grow with its depth as it did so far.
         """
         rest = self._cost.seconds(self._progress.done, self._progress.total, grows=True)
         return None if rest is None else max(0.0, rest - max(0.0, seconds - self._at))
 
 
 class Latest:
-    """Knows the exchanges under way, of which the log has a line where their prompt takes long.
+    """The running exchanges; the log gets a line for each whose prompt takes long.
 
-    ``changes`` grows whenever there is something new for whom it is shown to. ``looks``: those
-    taken last, by the upstreams' URLs.
+    ``changes`` grows with each news for the pages. ``looks``: the last of each upstream, by its
+    URL.
     """
 
     def __init__(self) -> None:
@@ -156,9 +157,9 @@ class Latest:
     def __call__(
         self, exchange: Exchange, progress: Progress | None, seconds: float | None
     ) -> None:
-        """Take what is known of ``exchange`` after so many ``seconds``; None: it is over.
+        """Record the state of ``exchange`` after so many ``seconds``; None: it is over.
 
-        ``progress``: None where the server does not say, or reads the prompt no more.
+        ``progress``: None if the server does not report it, or has read the prompt.
         """
         key = id(exchange)
         if seconds is None:
@@ -180,7 +181,7 @@ class Latest:
             _log.info("{text}", text=hide_text(said))
 
     def as_json(self, now: float) -> list[dict[str, Any]]:
-        """Return those that run, the longest first; ``now``: seconds since the epoch."""
+        """Return the running exchanges, the longest first; ``now``: seconds since the epoch."""
         running = sorted(self._running.values(), key=lambda each: each[0].wall)[:_MOST_SHOWN]
         return [
             {
@@ -200,12 +201,12 @@ class Latest:
         ]
 
     def keep(self, urls: Collection[str]) -> None:
-        """Forget what was seen of other upstreams than those at ``urls``."""
+        """Forget the looks at upstreams that are not among ``urls``."""
         self.looks = {url: look for url, look in self.looks.items() if url in urls}
 
 
 def line(exchange: Exchange, progress: Progress, seconds: float, to_go: float | None = None) -> str:
-    """Return the line for the log; ``to_go``: seconds, of which two digits are shown."""
+    """Return the line for the log; ``to_go``: seconds, shown with two digits."""
     done, total = progress.done, progress.total
     label = exchange.session.label if exchange.session is not None else "-"
     return (

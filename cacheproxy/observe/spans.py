@@ -61,7 +61,7 @@ class Spans:
         try:
             self._provider: Any = sdk.TracerProvider(resource=resource, shutdown_on_exit=False)
             self._provider.add_span_processor(export.BatchSpanProcessor(otlp.OTLPSpanExporter()))
-        except ValueError as error:  # what a variable says makes no sense
+        except ValueError as error:  # a variable's value is invalid
             raise ConfigError(f"otel: {_one_line(str(error))}") from None
         self._tracer = self._provider.get_tracer("cacheproxy", version)
         self._parent: Any = context.TraceContextTextMapPropagator()
@@ -71,7 +71,7 @@ class Spans:
     @hookimpl
     @quick
     def cacheproxy_exchange_finished(self, exchanges: Sequence[Exchange]) -> None:
-        """Make their spans; the SDK's thread sends them, or drops them where 2,048 wait."""
+        """Make a span of each; the SDK's thread sends them, or drops them if 2,048 wait already."""
         for exchange in exchanges:
             name, attributes = describe(exchange)
             began = int(exchange.wall * _NANO)
@@ -92,7 +92,7 @@ class Spans:
             span.end(began + int(exchange.seconds * _NANO))
 
     def stop(self) -> None:
-        """Send what waits, for three seconds at most. Blocks."""
+        """Send the waiting spans, for three seconds at most. Blocks."""
         thread = Thread(target=self._provider.shutdown, daemon=True, name="cacheproxy-spans-stop")
         thread.start()
         thread.join(_STOP_SECONDS)
@@ -101,7 +101,7 @@ class Spans:
 
 
 class _ToOurLog(logging.Handler):
-    """What the SDK has to say, as one line of our own log, without tracebacks and credentials."""
+    """Writes the SDK's messages to our log, each on one line, without traceback and credentials."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:

@@ -1,6 +1,6 @@
 """The verdict on each turn, reached from the turn before it in its conversation's store.
 
-And from recent events at its upstream: finished turns, and the states of its slots.
+Further evidence are recent events at its upstream: finished turns, and the states of its slots.
 """
 
 from __future__ import annotations
@@ -26,25 +26,26 @@ from cacheproxy.core.prompt.prompt import Prompt, PromptOrder, parts_of, prompt_
 from cacheproxy.record.exchange import WHOLE, Exchange
 
 _ENOUGH = 512
-"""Tokens of a prompt from which a server is expected to reuse some of it."""
+"""Tokens of a prompt from which on a server is expected to reuse some of it."""
 _REWOUND, _BEFORE_THE_END = 1, 16
-"""Tokens between what was reused and where two prompts part. A memory that can rewind goes back to
-that very token; llama.cpp's last checkpoint stands some four tokens before the end of a prompt."""
+"""Tokens between the end of the reuse and the place where two prompts part. A memory that can
+rewind goes back to that very token; llama.cpp's last checkpoint is some four tokens before a
+prompt's end."""
 _ORDERED = (Reason.SYSTEM_CHANGED, Reason.TOOLS_CHANGED)
-"""Reasons by which the order of the tools and the system text shows."""
+"""Reasons that bring out the order of the tools and the system text."""
 _TURNS, _LOOKS = 512, 256
 _HOLDS = 0.9
-"""Share of a prompt that a slot must hold to be said to hold it."""
+"""Share of a prompt that a slot must contain to count as the slot of that prompt."""
 
 _MOVED = Meanwhile(moved=True)
 LaneOf = tuple[Session, int]
-"""A session, and a lane of it."""
+"""A session, and the number of a lane of it."""
 
 
 class Verdicts:
     """Reaches the verdicts. ``store``: where conversations are remembered.
 
-    Not thread-safe: it belongs to whoever judges.
+    Not thread-safe: only ``Judging`` uses it.
     """
 
     def __init__(self, store: Store) -> None:
@@ -57,15 +58,15 @@ class Verdicts:
         profile: Profile = UNKNOWN,
         beliefs: Beliefs | None = None,
     ) -> Evidence | None:
-        """Fill in the verdict on a turn, and its place; return what the verdict rests on.
+        """Fill in the verdict on a turn, and its place; return the evidence for the verdict.
 
-        None if there is no prompt that we can read. ``profile``: of its upstream.
+        None for an exchange without a prompt that can be parsed. ``profile``: its upstream's.
         """
         session, place, request = exchange.session, exchange.place, exchange.sent
         if session is None or request is None:
             return None
         lane = None if place is None else self._lane(session, place.lane)
-        if place is None or lane is None:  # nobody has said where it belongs, or it was forgotten
+        if place is None or lane is None:  # it was never placed, or its conversation was forgotten
             found = self._store.find(session, request)
             session, place = found.session, self._store.begin(found, request)
             lane = self._lane(session, place.lane)
@@ -127,7 +128,7 @@ class Verdicts:
                 whole.tokens if whole is not None and whole.source == "measured" else None,
             )
         curable = verdict.reason is not None and is_curable(verdict)
-        # Another reason may have such a change beneath it, as a proof shows later.
+        # Another reason may hide such a change, which a proof shows later.
         broke = curable or (verdict.reason is not None and verdict.where is not None)
         place = self._store.end(
             session,
@@ -153,7 +154,7 @@ class Verdicts:
         return None if known is None else known.lane(number)
 
     def _is_known(self, session: Session, lane: Lane) -> bool:
-        """Whether we have seen other turns of its conversation, or of the one it works for.
+        """Return whether other turns of its conversation are known, or of the one it works for.
 
         A side request may repeat them: it has answers in it, and is new nevertheless.
         """
@@ -172,7 +173,7 @@ class Verdicts:
         usage, sent = exchange.usage, turn.sent
         last = self._lane(*lane)
         is_branch = last is not None and before is not last.before
-        # A branch of its own lane may have come between, as any other conversation.
+        # A branch of its own lane may have come between, like any other conversation.
         others = self.passed.since(before.ended, exchange, None if is_branch else lane)
         shares = []
         for session, number in dict.fromkeys(one.lane for one in others[-8:]):
@@ -199,12 +200,12 @@ class Verdicts:
 
 
 def is_another(start: str | None, now: str | None) -> bool:
-    """Whether two marks of a server's start, None for not told, are of two servers."""
+    """Return whether two marks of a server's start (None if unknown) are of two starts."""
     return start is not None and now is not None and start != now
 
 
 def _usage(exchange: Exchange, beliefs: Beliefs) -> Usage:
-    """Return what was counted: a server that has reported reuse leaves it out where it is 0."""
+    """Return the usage of ``exchange``; a server that has reported reuse leaves out a 0 of it."""
     usage, sent = exchange.usage, exchange.sent
     if sent is None or sent.dialect is None or usage.prompt is None:
         return usage
@@ -218,9 +219,9 @@ def _infer(beliefs: Beliefs, verdict: Verdict, turn: Evidence) -> None:
     if (usage.prompt or 0) > beliefs.longest.get(turn.sent.model, 0):
         beliefs.saw_prompt(turn.sent.model, usage.prompt or 0)
     if api is not None:
-        expected = verdict.expected  # all of the turn before, which was counted, if it was added to
+        expected = verdict.expected  # the whole turn before, as counted, if this one extends it
         appended = expected is not None and expected.source == "measured"
-        # The start of the one went; the other's template prints the time, so that prompts differ.
+        # A cut prompt has lost its start; a template that prints the time makes prompts differ.
         appended = appended and verdict.judgement is not Judgement.CUT and not turn.profile.clock
         appended = appended and (usage.prompt or 0) >= _ENOUGH
         beliefs.saw_reuse(api, usage.reused, appended=appended)
@@ -232,15 +233,16 @@ def _infer(beliefs: Beliefs, verdict: Verdict, turn: Evidence) -> None:
 
 
 def learn(beliefs: Beliefs, verdict: Verdict, turn: Evidence) -> None:
-    """Learn from rendered prompts how a memory can be gone back in, and whether others fit in.
+    """Learn from rendered prompts how far a memory can go back, and whether other prompts fit in.
 
-    A checkpoint is seen only if nothing else can have taken the rest: its slot was this turn's
-    alone, and was not emptied. A prompt that was gone back in to the token was taken by nothing.
+    A checkpoint is proven only if nothing else can have taken the rest: its slot was this turn's
+    alone, and was not emptied. A prompt of which the server went back to the exact token was not
+    evicted.
     """
     proof, usage = turn.proof, turn.usage
     if proof is None or verdict.basis is not Basis.RENDERED or usage.reused is None:
         return
-    # What is rendered for us may begin with a mark more, or less, than what was counted.
+    # A prompt rendered for us may begin with a token more, or less, than the counted one.
     beside = proof.now - (usage.prompt or proof.now)
     further = proof.shared - beside - usage.reused
     is_close = _REWOUND < further <= _BEFORE_THE_END and proof.lost > 0
@@ -258,28 +260,28 @@ def learn(beliefs: Beliefs, verdict: Verdict, turn: Evidence) -> None:
 
 
 class Passed(NamedTuple):
-    """A turn that has passed."""
+    """A finished turn."""
 
-    lane: LaneOf  #: that it was of
-    upstream: str  #: where it went
+    lane: LaneOf  #: its lane
+    upstream: str  #: URL of its upstream
     begun: float  #: seconds since the epoch
     ended: float  #: seconds since the epoch
-    evaluated: int | None  #: tokens, if told
+    evaluated: int | None  #: tokens evaluated, if reported
 
 
 class PassedTurns:
-    """The last ``turns`` and looks, as many as are kept; the oldest go first."""
+    """The last ``turns`` and looks, up to a maximum; the oldest go first."""
 
     def __init__(self) -> None:
         self.turns: deque[Passed] = deque(maxlen=_TURNS)
         self._looks: deque[Look] = deque(maxlen=_LOOKS)
 
     def looked(self, look: Look) -> None:
-        """Take note of a look at the upstream."""
+        """Record a look at the upstream."""
         self._looks.append(look)
 
     def since(self, ended: float, exchange: Exchange, lane: LaneOf | None) -> list[Passed]:
-        """Return what others than ``lane`` did between ``ended`` and ``exchange``'s prefill."""
+        """Return the turns of other lanes between ``ended`` and ``exchange``'s prefill."""
         begun = exchange.wall + (exchange.first_byte or exchange.seconds)
         return [
             turn
@@ -295,10 +297,11 @@ class PassedTurns:
     ) -> tuple[Look | None, tuple[int, ...]]:
         """Return the last look at the server that may show whether ``exchange`` was alone there.
 
-        And what our turns since had evaluated: with the one that was under way then, whose prompt
-        may have been counted already, and without. Of several slots the look has to show which one
-        holds the turn ``before``; one slot is always the same. What works behind that turn may
-        have been counted before the look: then its slot has to be seen as it was left.
+        The second value is the number of tokens that our turns evaluated since: first with the turn
+        that was under way at the look, whose prompt may have been counted already, then without it.
+        On a server with several slots the look has to show the slot of the turn ``before``; one
+        slot is always the same. Work after that turn may have been counted before the look: then
+        its slot has to be unchanged.
         """
         url = exchange.upstream
         for look in reversed(self._between(url, 0.0, exchange.wall)):
@@ -313,12 +316,12 @@ class PassedTurns:
         return None, ()
 
     def was_down(self, upstream: str, since: float, until: float) -> bool:
-        """Whether ``upstream``, a URL, was seen down."""
+        """Return whether ``upstream``, a URL, was down at a look."""
         looks = self._between(upstream, since, until)
         return any(look.state is UpstreamState.DOWN for look in looks)
 
     def was_empty(self, upstream: str, since: float, until: float, tokens: int) -> bool:
-        """Whether all slots were seen idle, and none held as much as ``tokens``."""
+        """Return whether a look found all slots idle, none with as much as ``tokens``."""
         return any(
             look.slots and not any(slot.busy or slot.used >= _HOLDS * tokens for slot in look.slots)
             for look in self._between(upstream, since, until)

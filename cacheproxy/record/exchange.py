@@ -66,10 +66,8 @@ class Exchange:
     wall: float = 0.0
     """Seconds since the epoch, or since a recorder's own start, when the request had been read."""
     number: int = 0  #: the exchange's number, from 1 since the proxy started
-    session: Session | None = None
-    """the request's session; None for a request of no API that we know"""
-    place: Place | None = None
-    """the place in the store of its conversation; None for a request that is no turn"""
+    session: Session | None = None  #: its session; None for a request of no known API
+    place: Place | None = None  #: its place in the store; None for a request that is no turn
     turn: int = 0
     """The turn's number in its session, from 1; 0 for requests without a prompt and for failed ones
     (a status from 400), for which nothing was evaluated."""
@@ -102,8 +100,7 @@ class Exchange:
     queued_for: str = ""  #: the label of that request's conversation, "" for none
     status: int | None = None  #: status sent to the client; None if none was
     response_headers: Headers = ()  #: headers sent to the client
-    response_body: bytes | None = None
-    """the response's body, only if an observer asked for bodies (a capture)"""
+    response_body: bytes | None = None  #: only if an observer needs bodies (a capture)
     bytes_down: int | None = None  #: bytes of the response's body that were sent to the client
     outcome: Outcome | None = None  #: the way in which the exchange ended
     error: str | None = None
@@ -112,8 +109,7 @@ class Exchange:
     usage: Usage = NOTHING  #: tokens and seconds as the server measured them
     verdict: Verdict | None = None  #: the verdict on a turn; None for other requests
     profile: Profile | None = None  #: the knowledge of the upstream when the verdict was reached
-    parts: Parts | None = None
-    """the prompt's tokens by its parts, for a turn whose prompt was counted"""
+    parts: Parts | None = None  #: tokens of a counted prompt's parts
     spared: Spared | None = None
     """Tokens and seconds that the proxy spared its server; None if there are none, or it is
     unknown."""
