@@ -1,4 +1,4 @@
-"""All that is asked, and all checks in order."""
+"""The examination: all requests to proxy and server, and all checks in order."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from cacheproxy.http_client import Site
 from cacheproxy.plugin.packages import configured
 
 OnStep = Callable[[str], None]
-"""Called with what is being done."""
+"""A callback for each step; its argument names the step."""
 CHECKS: tuple[Callable[[Examination], Iterator[Finding]], ...] = (
     proxy_checks.listening,
     proxy_checks.pool,
@@ -53,28 +53,29 @@ CHECKS: tuple[Callable[[Examination], Iterator[Finding]], ...] = (
     proxy_checks.settings,
     proxy_checks.plugins,
 )
-"""In the report's order."""
+"""All checks, in the report's order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What is examined."""
+    """The inputs of an examination."""
 
-    config: Config  #: the settings, as the proxy would have them
-    proxy: str  #: its URL
-    upstream: str | None  #: the server's URL; None: ask the proxy
-    environ: Mapping[str, str]  #: of this shell
-    home: Path  #: the user's folder
-    headers: dict[str, str] = field(default_factory=dict)  #: to the server, with its key
-    token: dict[str, str] = field(default_factory=dict)  #: headers to the proxy
-    model: str | None = None  #: to ask for; None: the first that the server lists
-    send: bool | None = None  #: test prompts; None: ask where they might push out a conversation
-    ask: Ask = lambda _: False  #: people, where there are any
+    config: Config  #: the settings, as the proxy would use them
+    proxy: str  #: the proxy's URL
+    upstream: str | None  #: the server's URL; None to ask the proxy
+    environ: Mapping[str, str]  #: this shell's environment variables
+    home: Path  #: the user's home folder
+    headers: dict[str, str] = field(default_factory=dict)  #: headers for the server, with its key
+    token: dict[str, str] = field(default_factory=dict)  #: headers for the proxy, with its token
+    model: str | None = None  #: the model for test prompts; None for the server's first
+    send: bool | None = None
+    """Whether to send test prompts; None to ask if they might push out a conversation."""
+    ask: Ask = lambda _: False  #: asks people, if there are any
     clock: Callable[[], float] = time.time  #: returns seconds since the epoch
 
 
 def examine(inputs: Inputs, on_step: OnStep) -> tuple[Examination, list[Finding]]:
-    """Return what is known, and what the checks say. Raises ConfigError or PluginError."""
+    """Return the examination's facts and its findings. Raises ConfigError or PluginError."""
     facts = _ask(inputs, on_step)
     return facts, [finding for check in CHECKS for finding in check(facts)]
 
@@ -112,14 +113,14 @@ def _ask(inputs: Inputs, on_step: OnStep) -> Examination:
 
 
 def _trials(inputs: Inputs, facts: Examination, guard: Guard, on_step: OnStep) -> Iterator[Trial]:
-    """Send test prompts on each path; where one would be loaded for it, only if it was named."""
+    """Send test prompts on each path; where that would load a model, only to one the user named."""
     server, running = facts.server, facts.proxy
     if server is None or inputs.send is False or not facts.edits:
         return
     kind = kind_of(guard.profile)
     if kind.serving.loads_models and not facts.is_named:
         return
-    # It is kept out of the proxy's records.
+    # The header keeps it out of the proxy's records.
     as_probe = {"User-Agent": f"{DOCTOR}/1", PROBE.decode().title(): running.probe}
     headers = inputs.headers | inputs.token | as_probe
     sender = PromptSender(
@@ -149,7 +150,7 @@ def _trials(inputs: Inputs, facts: Examination, guard: Guard, on_step: OnStep) -
 def _profile(
     inputs: Inputs, upstream: SeenUpstream, running: Proxy | None, on_step: OnStep
 ) -> Profile:
-    """Return what is known of the server: by its own proxy, else by asking it in the same way."""
+    """Return the knowledge of the server: from its proxy, else by the proxy's own questions."""
     known = running.profile if running is not None else None
     if upstream.look is None:
         return known or upstream.profile

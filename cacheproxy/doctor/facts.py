@@ -1,4 +1,4 @@
-"""What doctor knows before it judges: the running proxy's own pages, and the model server's."""
+"""Doctor's facts before it judges: the running proxy's own pages, and the model server's."""
 
 from __future__ import annotations
 
@@ -51,34 +51,35 @@ from cacheproxy.plugin.package import Package, PluginError
 from cacheproxy.plugin.packages import Configured
 
 _DOCUMENTATION = ("192.0.2.1", 9)
-"""RFC 5737: nobody is there, and connecting a datagram socket sends nothing."""
+"""RFC 5737: an address without a host; connecting a datagram socket sends nothing."""
 _DATA = "/_cacheproxy/data"
-"""The figures of the dashboard, of the last hour."""
+"""The dashboard's figures, of the last hour."""
 _UNTOLD = alike(Late.UNKNOWN, "")
 _RENDER_SECONDS = 2.0
-"""For an answer: to render a dozen words takes a server milliseconds."""
+"""Seconds before a rendering is given up: a dozen words take a server milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """The proxy as its health page tells; None where there is none, or it does not say."""
+    """The proxy by its health page; None: there is no proxy, or it does not report the field."""
 
-    url: str  #: where it was looked for
-    version: str | None = None  #: None: no cacheproxy answers
+    url: str  #: URL of the proxy
+    version: str | None = None  #: version; None if no cacheproxy answers
     upstream: str | None = None  #: URL of the first that is up
-    rules: tuple[str, ...] = ()  #: names of those that are on
-    problem: str | None = None  #: why ``version`` is None
-    fix: str = ""  #: what mends that; "": to start it
-    profile: Profile | None = None  #: what it knows of the server and its template
-    placement: Any = None  #: the page's own words on where late messages stand
-    keeps: str = ""  #: what it does with earlier reasoning there; "" for nothing
-    reachable: str | None = None  #: an address of this machine at which others can reach it, too
-    has_token: bool = False  #: whether they need a token then
-    pool: tuple[tuple[str, bool], ...] = ()  #: names of several upstreams, and whether they are up
-    at: str = ""  #: the name of ``upstream`` among several
-    probe: str = ""  #: what marks a request as ours
+    rules: tuple[str, ...] = ()  #: names of the rules that are on
+    problem: str | None = None  #: reason why ``version`` is None
+    fix: str = ""  #: cure of the problem; "": to start the proxy
+    profile: Profile | None = None  #: the proxy's knowledge of the server and its template
+    placement: Any = None  #: the page's own words on the place of late messages
+    keeps: str = ""  #: the page's words on earlier reasoning; "" for none
+    reachable: str | None = None
+    """An address of this machine at which others can reach the proxy, too."""
+    has_token: bool = False  #: whether others need a token
+    pool: tuple[tuple[str, bool], ...] = ()  #: names of several upstreams, and whether each is up
+    at: str = ""  #: name of ``upstream`` among several
+    probe: str = ""  #: value of the header that marks a request as doctor's
     evicted: tuple[tuple[str, str], ...] = ()
-    """What its To do says of prompts that the server had dropped: a title, and what helps."""
+    """Titles and advice in the proxy's To do on prompts that the server had dropped."""
 
     @property
     def is_up(self) -> bool:
@@ -88,55 +89,55 @@ class Proxy:
 
 @dataclass(frozen=True, slots=True)
 class SeenUpstream:
-    """The model server as it was found."""
+    """The model server by its own pages."""
 
-    url: str  #: where it was looked for
-    look: Look | None = None  #: None: there is a ``problem``
-    profile: Profile = UNKNOWN  #: what it tells of itself
-    model: str | None = None  #: the first it lists, unabridged
-    seconds: float = 0.0  #: until its first answer
-    problem: str | None = None  #: why it cannot be looked at
-    fix: str | None = None  #: what mends the problem
+    url: str  #: URL of the server
+    look: Look | None = None  #: the look at it; None if there is a ``problem``
+    profile: Profile = UNKNOWN  #: the profile by its own pages
+    model: str | None = None  #: its first model's full name
+    seconds: float = 0.0  #: seconds until its first answer
+    problem: str | None = None  #: reason why it cannot be examined
+    fix: str | None = None  #: cure of the problem
 
     @property
     def server(self) -> ServerFacts | None:
-        """Which one it is."""
+        """The server's kind, version and the like."""
         return self.look.server if self.look is not None else None
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedClient:
-    """A client, and what its package says of its settings (cacheproxy_checkup)."""
+    """A client, and its package's findings in its settings (cacheproxy_checkup)."""
 
-    client: Client  #: as its package declares it
-    checkup: Checkup  #: what the package found
+    client: Client  #: the client as its package declares it
+    checkup: Checkup  #: the package's findings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examination:
-    """All that the checks judge."""
+    """All facts that the checks judge."""
 
-    proxy: Proxy  #: as it was found
-    upstream: SeenUpstream  #: the model server as it was found
+    proxy: Proxy  #: the running proxy
+    upstream: SeenUpstream  #: the model server
     found: Configured  #: client packages and rules, as they would be on here
-    edits: bool = True  #: whether the upstream is one whose requests are edited (law 5)
-    record: Record = NO_RECORD  #: what came through the proxy
-    profile: Profile = UNKNOWN  #: what is known of the server
+    edits: bool = True  #: whether requests to the upstream are edited (law 5)
+    record: Record = NO_RECORD  #: the requests that came through the proxy
+    profile: Profile = UNKNOWN  #: the knowledge of the server
     checked: tuple[CheckedClient, ...] = ()  #: the clients whose packages were asked
-    trials: tuple[Trial, ...] = ()  #: with test prompts, one on each path
-    not_sent: str = ""  #: why the slots' sake forbade test prompts; "": it did not
-    send: bool | None = None  #: test prompts, as the user wishes
+    trials: tuple[Trial, ...] = ()  #: trials with test prompts, one on each path
+    not_sent: str = ""  #: why test prompts were not sent for the slots' sake; "" if they could be
+    send: bool | None = None  #: whether to send test prompts, by the user's wish
     is_named: bool = False  #: whether the user named the model for them
-    router_cure: str = ""  #: what mends the router before several servers
+    router_cure: str = ""  #: the cure of a router before several servers
 
     @property
     def server(self) -> ServerFacts | None:
-        """Which server it is; None: it cannot be looked at."""
+        """The server's facts; None if it cannot be examined."""
         return self.upstream.server
 
     @property
     def kind(self) -> ServerKind:
-        """What is true of such servers."""
+        """The kind of server."""
         return kind_of(self.profile)
 
     @property
@@ -147,7 +148,7 @@ class Examination:
 
     @property
     def own(self) -> Record:
-        """The record, if it is of this server."""
+        """The record, if it is of this server, else an empty one."""
         return self.record if self.is_own else NO_RECORD
 
     @property
@@ -157,23 +158,23 @@ class Examination:
 
     @property
     def tried(self) -> CheckedClient | None:
-        """The first client with volatile heads: with these test prompts are sent."""
+        """The first client with volatile heads: test prompts begin with these."""
         return next((one for one in self.checked if one.checkup.volatile is not None), None)
 
     @property
     def heads(self) -> Volatile | None:
-        """These heads."""
+        """That client's volatile heads."""
         return self.tried.checkup.volatile if self.tried is not None else None
 
     @property
     def outcomes(self) -> list[TrialOutcome]:
-        """What each trial shows."""
+        """The outcome of each trial."""
         has_rule = self.heads is None or not {*self.heads.rules}.isdisjoint(self.rules)
         return [trial.outcome(has_rule=has_rule) for trial in self.trials]
 
 
 def look_at_proxy(url: str, headers: Mapping[str, str]) -> Proxy:
-    """Ask the proxy at ``url`` for its health page; ``headers``: with its token. Never raises."""
+    """Get the health page of the proxy at ``url``; ``headers``: with its token. Never raises."""
     site = Site(url, headers)
     try:
         answer = site.get(HEALTH)
@@ -203,7 +204,7 @@ def look_at_proxy(url: str, headers: Mapping[str, str]) -> Proxy:
         at=pool[number][0] if pool else "",
         probe=str(page.get("probe", "")),
     )
-    if number:  # of the first the page tells more
+    if number:  # the page has more on the first server
         return seen
     return replace(
         seen,
@@ -219,7 +220,7 @@ def look_at_proxy(url: str, headers: Mapping[str, str]) -> Proxy:
 
 
 def _profile(page: dict[str, Any]) -> Profile | None:
-    """Return what the page tells of the first server; where late messages stand is told beside."""
+    """Return the page's profile of the first server; late messages have a member beside it."""
     found, placement = profile_in(page.get("profile")), _UNTOLD
     with contextlib.suppress(msgspec.ValidationError):
         placement = msgspec.convert(page.get("placement"), Placement)
@@ -227,7 +228,7 @@ def _profile(page: dict[str, Any]) -> Profile | None:
 
 
 def _reachable(site: Site) -> str | None:
-    """Return the address, not of the loopback interface, where the same proxy answers."""
+    """Return an address, not of the loopback interface, at which the same proxy answers."""
     port = urlsplit(site.url).port
     if not is_loopback(site.url) or port is None:
         return None
@@ -242,7 +243,7 @@ def _reachable(site: Site) -> str | None:
 
 
 def look_at_server(site: Site) -> SeenUpstream:
-    """Ask the server at ``site`` for its status pages. Never raises."""
+    """Get the status pages of the server at ``site``. Never raises."""
     url = shown(site.url)
     said: dict[str, SiteAnswer] = {}
     why: list[str] = []
@@ -273,13 +274,13 @@ def look_at_server(site: Site) -> SeenUpstream:
 def _refusal(
     site: Site, said: Mapping[str, SiteAnswer], pages: Mapping[str, Any]
 ) -> tuple[str, str] | None:
-    """Say why it cannot be looked at, and what mends that; None: it can."""
-    # through a proxy every server looks as if it needed none
+    """Return why it cannot be examined, and the cure; None if it can."""
+    # through a proxy every server seems to need no key
     if site.health():
         problem = "is a cacheproxy, not the model server behind it"
         return problem, "name the model server with --upstream URL"
     marks = looking.marks()
-    # llama-server lists its models to anybody, but tells its properties only with the key.
+    # llama-server lists its models to anybody, but returns its properties only with the key.
     if any(path in said and said[path].status in (401, 403) for path in [*marks][:2]):
         return "asks for a key", "give the key with --api-key KEY"
     if any(key in page for path, key in marks.items() if isinstance(page := pages.get(path), dict)):
@@ -312,10 +313,10 @@ def look_at_clients(
 def learned(
     site: Site, profile: Profile, formats: tuple[str, ...] = (), model: str | None = None
 ) -> Profile:
-    """Return ``profile`` with what the server at ``site`` tells of its template. Never raises.
+    """Return ``profile`` with the template's behaviour at the server at ``site``. Never raises.
 
     The proxy learns it in the same way: the server renders a few dozen words, and evaluates
-    nothing. ``formats``: see ``Look``. ``model``: for servers that want to know it.
+    nothing. ``formats``: see ``Look``. ``model``: for servers that need its name.
     """
     found: list[TemplateAnswer] = []
 
@@ -335,7 +336,7 @@ def learned(
 
 
 def router_cure(site: Site) -> str:
-    """Return what makes the router at ``site`` keep a conversation at one server. Never raises."""
+    """Return the setting that makes the router at ``site`` sticky. Never raises."""
     try:
         models = site.get("/v1/models")
     except NoAnswerError:

@@ -1,10 +1,10 @@
-"""What a test prompt would push out of llama-server's slots, and whether to send it.
+"""Which conversation a test prompt would push out of llama-server's slots, and whether to send it.
 
 A prompt unlike all others goes to a slot that was never used, else to the one used longest ago;
-what that one held is gone, unless the RAM cache (``--cache-ram``) has taken it. No page tells
-whether that is on. Where slots share one memory its profile shows it.
-On a server with one slot it shows in the turns that went through the proxy: one reused all of the
-turn before although another prompt had had the slot meanwhile.
+that slot's own prompt is gone then, unless the RAM cache (``--cache-ram``) has taken it. No page
+shows whether that cache is on. Where slots share one memory, the server's profile shows it. On a
+server with one slot, turns that went through the proxy show it: one reused all of the turn before
+although another prompt had had the slot meanwhile.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from cacheproxy.words import counted
 CHEAP = 1000
 """Tokens that a server reads again in no time; our own prompts are shorter, too."""
 _OURS = 2000
-"""Tokens of our prompts in all the slots that they can be in at a time."""
+"""Tokens of our own prompts at a time, in all slots that they can be in."""
 _ALL = 0.9
 Ask = Callable[[str], bool]
-"""Asks people whether to send, with the reason not to."""
+"""A function that asks people whether to send; its argument is the reason not to."""
 
 
 def at_stake(slots: Sequence[Slot], *, keeps: bool) -> int | None:
-    """Return how many tokens the next prompt may push out; None: the server does not tell.
+    """Return the tokens that the next prompt may push out; None if the server reports no slots.
 
-    ``keeps``: whether it is known that what is pushed out is kept in RAM.
+    ``keeps``: whether a prompt that is pushed out is known to stay in RAM.
     """
     if keeps:
         return 0
@@ -44,7 +44,7 @@ def at_stake(slots: Sequence[Slot], *, keeps: bool) -> int | None:
     held = [slot.used for slot in slots]
     idle = [slot for slot in slots if not slot.busy]
     is_full = len(slots) > 1 and sum(held) + _OURS > slots[0].context
-    if is_full or not idle:  # a memory that slots share is made free; the first that is free takes
+    if is_full or not idle:  # a shared memory is freed, or the first slot that becomes free is used
         most = max(held)
     elif any(slot.task is None for slot in idle):
         return 0
@@ -54,9 +54,9 @@ def at_stake(slots: Sequence[Slot], *, keeps: bool) -> int | None:
 
 
 def kept(record: Record, slots: int, alike: float) -> bool:
-    """Whether the turns through the proxy show that the prompts of one slot are kept in RAM.
+    """Return whether the turns through the proxy show that the prompts of one slot stay in RAM.
 
-    ``alike``: the share of itself that a prompt has in common with the slot's, to be like it.
+    ``alike``: share of a prompt, common with the slot's, from which on the two are alike.
     """
     if slots != 1:
         return False
@@ -73,7 +73,7 @@ def kept(record: Record, slots: int, alike: float) -> bool:
         prompt = before.usage.prompt or 0
         if prompt <= CHEAP or (turn.usage.reused or 0) < _ALL * prompt:
             continue
-        # One of them may hold what was reused.
+        # One of them may have the tokens that were reused.
         if any((one.usage.prompt or 0) > prompt / 2 for one in between):
             continue
         if any(_had_the_slot(one, before, turn, alike) for one in between):
@@ -82,7 +82,7 @@ def kept(record: Record, slots: int, alike: float) -> bool:
 
 
 def _had_the_slot(one: Exchange, before: Exchange, turn: Exchange, alike: float) -> bool:
-    """Whether a prompt unlike that of ``before`` was worked on between it and ``turn``."""
+    """Return whether a prompt unlike that of ``before`` ran between ``before`` and ``turn``."""
     is_between = before.ended <= one.wall and one.ended <= turn.wall
     is_unlike = one.usage.reused is not None and one.usage.reused <= alike * min(
         one.usage.prompt or 0, before.usage.prompt or 0
@@ -92,19 +92,19 @@ def _had_the_slot(one: Exchange, before: Exchange, turn: Exchange, alike: float)
 
 @dataclass(slots=True)
 class Guard:
-    """Looks at the server's slots before each prompt: none pushes out a conversation unasked."""
+    """Checks the server's slots before each prompt: none pushes out a conversation unasked."""
 
     site: Site  #: the server
-    profile: Profile  #: what is known of the server
-    record: Record  #: of the proxy before it
-    ask: Ask | None  #: None: whatever it costs, send
-    why_not: str = ""  #: why a prompt was not sent; "": each was
+    profile: Profile  #: the knowledge of the server
+    record: Record  #: the record of the proxy before it
+    ask: Ask | None  #: asks people; None to send at any cost
+    why_not: str = ""  #: why a prompt was not sent; "" if each was
 
     def allows(self, ours: int = 0) -> bool:
-        """Return whether the next prompt, unlike those before, may be sent; it may ask people.
+        """Return whether the next prompt, unlike those before, may be sent; may ask people.
 
-        ``ours``: tokens of the longest of those that were, 0 if none was: what is no longer costs
-        no more.
+        ``ours``: tokens of the longest test prompt so far, 0 for none: replacing that costs no
+        more.
         """
         alike = kind_of(self.profile).reuse.similarity
         if self.ask is None or not alike:

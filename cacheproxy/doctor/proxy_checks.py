@@ -1,4 +1,4 @@
-"""Checks of the proxy: who can reach it, what came through it, and which rules it has."""
+"""Checks of the proxy: its reachability, its traffic, and its packages and rules."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from cacheproxy.record.exchange import Exchange, Outcome
 from cacheproxy.words import ago, clients, counted
 
 _NOISE = 5000
-"""Prompt tokens: earlier runs of doctor, and tries with curl, are no agent."""
+"""Prompt tokens up to which a server's work is none of an agent's, but of doctor or of curl."""
 _MOST = 4
-"""Packages, and rules, that are named one by one."""
+"""Packages, or rules, named one by one at most."""
 
 
 def listening(facts: Examination) -> Iterator[Finding]:
-    """Whether it runs, and who can reach it."""
+    """Check that the proxy runs, and report who can reach it."""
     proxy = facts.proxy
     where = urlsplit(proxy.url)
     if not proxy.is_up:
@@ -47,7 +47,7 @@ def listening(facts: Examination) -> Iterator[Finding]:
 
 
 def pool(facts: Examination) -> Iterator[Finding]:
-    """All upstreams, where there are several."""
+    """Report all upstreams, if there are several."""
     proxy = facts.proxy
     if not proxy.pool:
         return
@@ -61,7 +61,7 @@ def pool(facts: Examination) -> Iterator[Finding]:
 
 
 def other_upstream(facts: Examination) -> Iterator[Finding]:
-    """Whether it sends to another server than the one that was looked at."""
+    """Check that the proxy sends to the server that was examined."""
     sends_to, checked = facts.proxy.upstream, facts.upstream.url
     if sends_to is not None and not is_same(sends_to, checked):
         text = f"the proxy sends to {shown(sends_to)}, but doctor checked {shown(checked)}"
@@ -69,7 +69,7 @@ def other_upstream(facts: Examination) -> Iterator[Finding]:
 
 
 def requests(facts: Examination) -> Iterator[Finding]:
-    """The failed requests of the last hour: of each client that fails, and all others'."""
+    """Report the last hour's failed requests: of each client that fails, and of all others."""
     record = facts.record
     for mine in record.failing.values():
         latest = next(one for one in reversed(mine) if one.went_wrong)
@@ -88,7 +88,7 @@ def requests(facts: Examination) -> Iterator[Finding]:
 
 
 def empty(facts: Examination) -> Iterator[Finding]:
-    """Answers of the last hour that say nothing; after a tool's result one may be meant."""
+    """Report empty answers of the last hour; after a tool's result one may be intended."""
     turns = facts.record.turns
     found = [one for one in turns if one.outcome is Outcome.EMPTY]
     if found:
@@ -98,7 +98,7 @@ def empty(facts: Examination) -> Iterator[Finding]:
 
 
 def larger_context(facts: Examination, one: Exchange) -> str:
-    """Return what to do where a prompt of this exchange's client does not fit."""
+    """Return the advice for a prompt of this exchange's client that does not fit."""
     kind, client = facts.kind, facts.found.packages.clients.named(one.client)
     flag = kind.settings.context
     larger = f"{flag} larger for {kind.called}, or " if flag else ""
@@ -106,7 +106,7 @@ def larger_context(facts: Examination, one: Exchange) -> str:
 
 
 def impatient(facts: Examination) -> Iterator[Finding]:
-    """Clients that gave up before the answer began: they send the same again, to be read anew."""
+    """Report clients that left before the answer began: their retries are read anew."""
     for name, turns in facts.record.given_up.items():
         last, the_last = turns[-1], ", the last" * (len(turns) > 1)
         text = (
@@ -119,7 +119,7 @@ def impatient(facts: Examination) -> Iterator[Finding]:
 
 
 def cut(facts: Examination) -> Iterator[Finding]:
-    """Prompts that the server cut, without a word."""
+    """Report prompts that the server cut without a word."""
     record = facts.record
     if not record.cut:
         return
@@ -133,7 +133,7 @@ def cut(facts: Examination) -> Iterator[Finding]:
 
 
 def traffic(facts: Examination) -> Iterator[Finding]:
-    """Whether agents use the proxy, or go past it."""
+    """Check that agents use the proxy, and do not go past it."""
     if not (facts.is_own and facts.server):
         return
     record = facts.record
@@ -159,7 +159,7 @@ def traffic(facts: Examination) -> Iterator[Finding]:
 
 
 def _work(look: Look | None) -> str | None:
-    """Say what the server has worked on since its start, if it was more than noise."""
+    """Return the server's work since its start, for people, if it was more than noise."""
     if look is None:
         return None
     tokens = look.sample.figures.evaluated if look.sample is not None else None
@@ -177,7 +177,7 @@ def _through(facts: Examination) -> str:
 
 
 def agents(facts: Examination) -> Iterator[Finding]:
-    """Which clients came, and their turns of the last hour that lost the cache."""
+    """Report the clients, and their turns of the last hour that lost the cache."""
     record = facts.record
     if not record.rows:
         return
@@ -196,13 +196,13 @@ def agents(facts: Examination) -> Iterator[Finding]:
 
 
 def settings(facts: Examination) -> Iterator[Finding]:
-    """What client packages say of their clients' own settings."""
+    """Report client packages' findings in their clients' own settings."""
     for one in facts.checked:
         yield from one.checkup.findings
 
 
 def plugins(facts: Examination) -> Iterator[Finding]:
-    """Which client packages and rules there are, here and in the running proxy."""
+    """Report the client packages and rules, here and in the running proxy."""
     found = facts.found
     broken = [package for package in found.packages if package.error is not None]
     for package in broken:
@@ -233,7 +233,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _running(here: set[str], running: set[str], *, edits: bool) -> Iterator[Finding]:
-    """Compare with the proxy that runs, which may have been started before the last change."""
+    """Compare with the running proxy, which may have been started before the last change."""
     if running == here:
         return
     if not running and not edits:

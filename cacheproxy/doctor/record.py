@@ -1,4 +1,4 @@
-"""What came through the proxy lately, as it remembers it: who, and what became of it."""
+"""The last hour's requests through the proxy, from its own memory: clients, turns and losses."""
 
 from __future__ import annotations
 
@@ -19,37 +19,37 @@ from cacheproxy.words import counted, short
 
 PAGE = "/_cacheproxy/exchanges"
 _MOST = 0.5
-"""Share of lost tokens. Of few turns, a quarter may be one turn that had to break."""
+"""Share of lost tokens that is a failure. Of few turns, a quarter may be one unavoidable break."""
 _CUT = (Reason.CUT, Reason.CONTEXT_SHIFTED)
 
 
 @dataclass(frozen=True)
 class Record:
-    """What came through the proxy; a time in it is seconds since the epoch."""
+    """Requests that came through the proxy; times are in seconds since the epoch."""
 
-    rows: tuple[Exchange, ...]  #: those with a prompt, oldest first, without doctor's own
-    now: float  #: when it was read
+    rows: tuple[Exchange, ...]  #: exchanges with a prompt, oldest first, without doctor's own
+    now: float  #: time of the reading
     known: frozenset[str] = frozenset()  #: names of the clients that packages declare
-    is_kept: bool = True  #: whether the proxy keeps one; False, too, where none runs
+    is_kept: bool = True  #: whether the proxy remembers requests; False if none runs, too
 
     @cached_property
     def lately(self) -> tuple[Exchange, ...]:
-        """Those of the last hour."""
+        """Exchanges of the last hour."""
         return tuple(one for one in self.rows if one.ended >= self.now - LATELY)
 
     @cached_property
     def turns(self) -> tuple[Exchange, ...]:
-        """The last hour's that were answered, and are no request beside a conversation."""
+        """Turns of the last hour that were answered; no requests beside a conversation."""
         return tuple(one for one in self.lately if one.turn and not one.side and not one.went_wrong)
 
     @cached_property
     def measured(self) -> tuple[Exchange, ...]:
-        """The turns whose reuse the server told."""
+        """Turns whose reuse the server reported."""
         return tuple(one for one in self.turns if None not in (one.usage.prompt, one.usage.reused))
 
     @property
     def figures(self) -> str:
-        """How much of the measured prompts was reused, for people."""
+        """Share of the measured prompts that was reused, for people."""
         tokens = sum(one.usage.prompt or 0 for one in self.measured)
         share = sum(one.usage.reused or 0 for one in self.measured) / max(1, tokens)
         turns = counted(len(self.measured), "turn")
@@ -57,22 +57,22 @@ class Record:
 
     @cached_property
     def later(self) -> tuple[Exchange, ...]:
-        """The measured turns that could have reused the turn before."""
+        """Measured turns that could have reused the turn before."""
         return tuple(one for one in self.measured if one.turn > 1)
 
     @cached_property
     def breaks(self) -> tuple[Exchange, ...]:
-        """The later turns that lost the cache."""
+        """Later turns that lost the cache."""
         return tuple(one for one in self.later if one.judgement is Judgement.BREAK)
 
     @cached_property
     def cut(self) -> tuple[Exchange, ...]:
-        """The turns that the server cut, and those that lost the cache as the one before was."""
+        """Turns that the server cut, and turns that lost the cache since the one before was cut."""
         return tuple(one for one in self.turns if one.reason in _CUT)
 
     @property
     def lost_share(self) -> float:
-        """Share of the later turns' prompt tokens that the breaks had evaluated again."""
+        """Share of the later turns' prompt tokens that were evaluated again after breaks."""
         prompt = sum(one.usage.prompt or 0 for one in self.later)
         lost = sum(
             (one.usage.prompt or 0) - (one.usage.reused or 0) if one.lost is None else one.lost
@@ -82,13 +82,13 @@ class Record:
 
     @property
     def state(self) -> FindingState:
-        """How bad the breaks are: felt, or half of the later turns' prompt tokens were lost."""
+        """Severity of the breaks, by the share of the later turns' prompt tokens that was lost."""
         if self.lost_share >= FELT:
             return FindingState.FAIL if self.lost_share >= _MOST else FindingState.WARN
         return FindingState.OK
 
     def rewritten(self, rewrite: Rewrite) -> tuple[int, int]:
-        """Return how many turns lost how many tokens because the template did this."""
+        """Return the number of turns that lost tokens by this rewriting, and their tokens."""
         lost = [
             one.lost or 0
             for one in self.rows
@@ -98,14 +98,14 @@ class Record:
 
     @cached_property
     def failing(self) -> dict[str, tuple[Exchange, ...]]:
-        """The last requests of each client of which the very last, or half, failed."""
+        """Last requests of each client of which the very last, or half, failed."""
         return failing(self.lately, self.known, tries_count=not self.turns)
 
     @cached_property
     def given_up(self) -> dict[str, tuple[Exchange, ...]]:
-        """The last hour's turns that each client gave up before the answer began.
+        """Turns of the last hour that each client gave up before the answer began.
 
-        None of one that has since waited longer for an answer: its limit has been raised.
+        A client that has since waited longer for an answer is left out: its limit has been raised.
         """
         found: dict[str, tuple[Exchange, ...]] = {}
         for one in self.turns:
@@ -117,7 +117,7 @@ class Record:
         return found
 
     def clients(self) -> dict[str, int]:
-        """Return how many requests each client sent."""
+        """Return the number of requests of each client."""
         return Counter(one.client for one in self.rows)
 
 
@@ -129,7 +129,7 @@ def read(
 ) -> Record:
     """Return the record of the proxy at ``proxy`` (a URL). Never raises.
 
-    ``headers``: the proxy's token, if it has one. ``now``, ``known``: see ``Record``.
+    ``headers``: with the proxy's token, if it has one. ``now``, ``known``: see ``Record``.
     """
     rows = rows_in(Site(proxy, headers).tell(PAGE, seconds=PAGE_SECONDS))
     if rows is None:

@@ -22,14 +22,14 @@ from cacheproxy.observe.failures import summary
 from cacheproxy.words import capitalised, counted
 
 _LOSSES = (TrialOutcome.SEVERAL, TrialOutcome.KEEPS_NOTHING, TrialOutcome.NOT_REUSED)
-"""They show that the cache does not work."""
+"""Outcomes of trials that prove a fault of the cache."""
 QUESTION = "Is the cache working?"
 _COMMAND = "cacheproxy doctor --json"
 _INDENT = 18
 
 
 class Working(StrEnum):
-    """The answer to the question whether the cache is working."""
+    """The answer to the question whether the cache works."""
 
     YES = "YES"
     MOSTLY = "MOSTLY"
@@ -51,14 +51,14 @@ _COLOURS = {
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """The verdict."""
+    """Doctor's verdict."""
 
     answer: Working  #: whether the cache is working
-    text: str  #: the sentence that says why
+    text: str  #: sentence that gives the reason
 
 
 def conclude(facts: Examination, findings: Sequence[Finding]) -> Conclusion:
-    """Return the verdict: what agents' requests showed comes before what ours did."""
+    """Return the verdict: evidence from agents' requests comes before that from test prompts."""
     if facts.server is None:
         text = f"{capitalised(facts.upstream.problem or '')}."
         return Conclusion(Working.NOT_MEASURED, text)
@@ -79,7 +79,7 @@ def conclude(facts: Examination, findings: Sequence[Finding]) -> Conclusion:
 
 
 def of_record(record: Record) -> Conclusion:
-    """Return the verdict by later turns: a session's first cannot reuse anything."""
+    """Return the verdict by later turns; a session's first turn cannot reuse anything."""
     cut, turns, state = len(record.cut), len(record.turns), record.state
     lost = f"{len(record.breaks)} of {counted(len(record.later), 'follow-up turn')} lost the cache"
     parts = [f"The server cut {cut} of {counted(turns, 'turn')} to fit its context"] if cut else []
@@ -114,13 +114,13 @@ def _of_trials(facts: Examination) -> Conclusion:
 
 @dataclass(frozen=True, slots=True)
 class DoctorReport:
-    """What to tell."""
+    """The contents of a report."""
 
-    conclusion: Conclusion  #: stands first
-    findings: Sequence[Finding]  #: a line for each
-    command: str = _COMMAND  #: that tells it to machines
-    between: Sequence[str] = ()  #: lines that stand between verdict and findings
-    more: dict[str, Any] = field(default_factory=dict)  #: what ``--json`` tells besides
+    conclusion: Conclusion  #: the verdict, printed first
+    findings: Sequence[Finding]  #: the findings, a line for each
+    command: str = _COMMAND  #: the command that prints the report as JSON
+    between: Sequence[str] = ()  #: lines between verdict and findings
+    more: dict[str, Any] = field(default_factory=dict)  #: further members for ``--json``
 
     @property
     def exit_code(self) -> int:
@@ -128,7 +128,7 @@ class DoctorReport:
         return int(any(finding.state is FindingState.FAIL for finding in self.findings))
 
     def json(self) -> dict[str, Any]:
-        """Return everything as one JSON object."""
+        """Return the report as one JSON object."""
         return {
             "answer": str(self.conclusion.answer),
             "text": self.conclusion.text,
@@ -138,7 +138,7 @@ class DoctorReport:
         }
 
     def text(self, console: Console) -> str:
-        """Return the report for people, as wide as ``console``; colours only repeat words."""
+        """Return the report for people, as wide as ``console``; colours only repeat the words."""
         with console.capture() as captured:
             for line in self._lines(console.width):
                 console.print(line, soft_wrap=True)
@@ -167,7 +167,7 @@ class DoctorReport:
 
 
 def report_of(facts: Examination, findings: Sequence[Finding]) -> DoctorReport:
-    """Return the report on what was found."""
+    """Return the report on an examination and its findings."""
     server, url = facts.server, facts.proxy.url
     below = ("profile", "fix", "evicted")
     told = asdict(facts.proxy) | {"url": shown(url)}
@@ -189,7 +189,7 @@ def report_of(facts: Examination, findings: Sequence[Finding]) -> DoctorReport:
 
 
 def _load(look: Look | None) -> dict[str, Any]:
-    """Return what the server has worked on so far: None for what it does not say."""
+    """Return the server's work so far: None for figures that it does not report."""
     figures = look.sample.figures if look is not None and look.sample is not None else NOTHING
     slots = [
         {"id": one.id, "task": one.task, "held": one.used, "context": one.context, "busy": one.busy}
@@ -219,7 +219,7 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 
 def _printable(text: str) -> str:
-    """Spell out control characters: names and messages come from other programs."""
+    """Return ``text`` with control characters escaped: names and messages may hold any."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 

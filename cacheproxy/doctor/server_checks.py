@@ -1,4 +1,4 @@
-"""Checks of the model server: what it tells, what test prompts show, its memory, its template."""
+"""Checks of the model server: its own pages, the test prompts' results, its memory and template."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _WHEN = {"the date": "once a day", "the time": "each time it changes"}
 
 
 def answering(facts: Examination) -> Iterator[Finding]:
-    """The server itself, and its counters."""
+    """Check that the server answers, and that its counters can be read."""
     upstream, server = facts.upstream, facts.server
     if server is None or upstream.look is None:
         yield fail("upstream", upstream.problem or "", upstream.fix)
@@ -56,7 +56,7 @@ def answering(facts: Examination) -> Iterator[Finding]:
 
 
 def reuse(facts: Examination) -> Iterator[Finding]:
-    """What the test prompts showed, or why none was sent."""
+    """Report the test prompts' results, or why none was sent."""
     for trial, outcome in zip(facts.trials, facts.outcomes, strict=True):
         yield _of_trial(facts, trial, outcome)
     measured = [trial.second for trial in facts.trials if trial.is_measured]
@@ -148,7 +148,7 @@ def _of_trial(facts: Examination, trial: Trial, outcome: TrialOutcome) -> Findin
 
 
 def _saying(facts: Examination) -> str | None:
-    """Return what makes a server tell what it reused, if anything does."""
+    """Return the setting that makes a server report its reuse, None if there is none."""
     flag = facts.kind.settings.reports
     return f"start {facts.kind.called} with {flag}" if flag else None
 
@@ -175,10 +175,10 @@ def _mend(facts: Examination, error: str) -> str | None:
 
 
 def memory(facts: Examination) -> Iterator[Finding]:
-    """How its memory can be gone back in, and what its slots cost the conversations.
+    """Report how far its memory can go back, and what its slots cost the conversations.
 
-    Which setting helps where a conversation lost its slot is for the proxy to say, which saw what
-    ran meanwhile: see ``core.kinds.crowds``.
+    Which setting helps where a conversation lost its slot is for the proxy to report, which saw
+    what ran meanwhile: see ``core.kinds.crowds``.
     """
     if facts.server is None:
         return
@@ -194,7 +194,7 @@ def memory(facts: Examination) -> Iterator[Finding]:
 
 
 def late_messages(facts: Examination) -> Iterator[Finding]:
-    """What its chat template does with late system messages, and the proxy about it."""
+    """Report what its chat template does with late system messages, and the proxy's cure."""
     if facts.server is None:
         return
     placement = facts.profile.placement
@@ -215,7 +215,7 @@ def late_messages(facts: Examination) -> Iterator[Finding]:
 
 
 def next_turns(facts: Examination) -> Iterator[Finding]:
-    """What the server reads again when the next turn begins, as its template has it."""
+    """Report what the server's template makes it read again at the next turn."""
     if facts.server is None:
         return
     profile, kind = facts.profile, facts.kind
@@ -223,7 +223,7 @@ def next_turns(facts: Examination) -> Iterator[Finding]:
     is_head = profile.system_last or profile.order is PromptOrder.TOOLS_FIRST
     after = "the whole prompt" if is_head else "everything after the system text"
     for what, is_last in (("tools", profile.tools_last), ("system text", profile.system_last)):
-        if is_last:  # at the next user message it stands in another place
+        if is_last:  # the next user message moves it
             text = _again(f"moves the {what}, which it prints in the last user message", after)
             found.append(warn("template", f"{text}; no fix is known"))
     if profile.clock:

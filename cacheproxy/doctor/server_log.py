@@ -21,7 +21,7 @@ from cacheproxy.words import counted
 _LATER = (Judgement.OK, Judgement.BREAK)
 _LOG = EXAMPLE.settings.log
 _SHOWN = 40
-"""Requests in the table; ``--json`` has all of them."""
+"""Requests in the table, at most; ``--json`` has all of them."""
 _HEAD = "   line   task slot   prompt   reused              new     time  verdict"
 
 
@@ -50,7 +50,7 @@ def read(lines: Iterable[str], name: str) -> DoctorReport:
 
 
 def _record_of(requests: Sequence[LoggedRequest]) -> Record:
-    """Return them as a proxy would remember them: a turn could have reused one before it."""
+    """Return the requests as a proxy's record, so that they are judged in the same way."""
     rows = (
         Exchange(
             Request("POST", ""),

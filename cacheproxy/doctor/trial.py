@@ -1,4 +1,4 @@
-"""Does it reuse: one prompt behind two volatile heads, with the rules and without.
+"""A trial of the cache: one prompt behind two volatile heads, with the rules and without.
 
 The prompt is made up, about 600 tokens long, and asks for one token.
 """
@@ -27,15 +27,15 @@ from cacheproxy.core.rules.fold import normalize
 from cacheproxy.http_client import NoAnswerError, Site
 
 APIS = (CHAT, MESSAGES)
-"""Those that a server may serve by itself."""
+"""APIs that a server may serve by itself."""
 NO_MODEL = "default"
-"""The model that is asked for where the server lists none."""
+"""Model in the test prompts if the server lists none."""
 GOOD = 0.8
-"""A repeated prompt of whose whole blocks this part is reused was reused: templates close the last
-message in their own way."""
+"""Share of a repeated prompt's whole blocks from which on it counts as reused: templates close the
+last message in their own way."""
 QUESTION = "Answer with one word: how many people can sit at the table?"
 ANY = Memory()
-"""Of which nothing is known: any token can be gone back to."""
+"""A memory of which nothing is known: the server can go back to any token."""
 
 _SENTENCES = (
     "The garden behind the old house is long and narrow, with a wall of grey stone on each side.",
@@ -47,37 +47,37 @@ _SENTENCES = (
 )
 _ROUNDS = 5
 _ROUND = 120
-"""Tokens: what six sentences of English are, about."""
+"""Tokens of six sentences of English, about."""
 _LONGEST = 2600
-"""Tokens that a test prompt has at most."""
+"""Tokens of a test prompt, at most."""
 _ANSWER_SECONDS = 300.0
-"""A busy server answers when a slot is free."""
+"""Seconds before an answer is given up: a busy server answers when a slot is free."""
 _FEW, _MOST_SERVERS = 2, 5
-"""How often to look whether another server answers: at one, each costs a token, or all of them
-where it keeps nothing."""
+"""Repetitions that look for another server behind the address: if there is but one, each costs a
+token, or the whole prompt if it keeps nothing."""
 _TRIES, _PAUSE = 10, 0.05
-"""Looks, and seconds between them: the counters may be behind the answer."""
+"""Looks, and seconds between them: the counters may lag behind the answer."""
 _NOT_SERVED = (404, 405, 501)
 _CONSTANT = Volatile("", (), ("", "", ""))
-"""Where no client is known whose prompt has a volatile head: one prompt is sent again."""
+"""Heads if no client with a volatile head is known: one prompt is sent again."""
 
 
 def rounds_for(block: int) -> int:
-    """Return how often to say the sentences, so that two blocks of ``block`` tokens are filled.
+    """Return the repetitions of the sentences that fill two blocks of ``block`` tokens.
 
-    Where that would be too long, as often as usual.
+    If the prompt would be too long: the usual number.
     """
     tokens = 2 * block + 2 * _ROUND
     return max(_ROUNDS, -(-tokens // _ROUND)) if tokens <= _LONGEST else _ROUNDS
 
 
 def text(mark: str, rounds: int = _ROUNDS) -> str:
-    """Return the prompt's own text; ``mark`` makes it unlike all that came before."""
+    """Return the prompt's own text; ``mark`` makes it unlike all earlier prompts."""
     return f"[cacheproxy doctor {mark}]\n" + "\n".join(_SENTENCES * rounds)
 
 
 def body(api: Dialect, model: str, head: str, mark: str, rounds: int = _ROUNDS) -> bytes:
-    """Return a request body that asks for one token; ``head`` stands before the prompt, if any."""
+    """Return a request body that asks for one token; ``head``, if any, comes before the prompt."""
     parts = [part for part in (head, text(mark, rounds)) if part]
     prompt = api.body(parts, [{"role": "user", "content": QUESTION}])
     request = {"model": model, "stream": False} | api.limited({}, 1) | prompt
@@ -86,26 +86,26 @@ def body(api: Dialect, model: str, head: str, mark: str, rounds: int = _ROUNDS) 
 
 @dataclass(frozen=True, slots=True)
 class Shot:
-    """One request that was answered: what it cost."""
+    """An answered request of a trial, with its cost."""
 
-    usage: Usage  #: as the answer told it
+    usage: Usage  #: usage by the answer
     wall: float  #: seconds until the whole answer
-    memory: Memory = ANY  #: that its server keeps prompts in
-    is_counted: bool = False  #: whether the reuse is known from counters, not from the answer
+    memory: Memory = ANY  #: the server's memory
+    is_counted: bool = False  #: whether the reuse comes from the counters, not from the answer
 
     @property
     def figures(self) -> str:
-        """How many tokens of the prompt were reused, for people."""
+        """Number of the prompt's tokens that were reused, for people."""
         return f"{self.usage.reused or 0:,} of {self.usage.prompt or 0:,}"
 
     @property
     def is_told(self) -> bool:
-        """Whether it is known how much of the prompt was reused."""
+        """Whether the number of reused tokens is known."""
         return self.usage.reused is not None and bool(self.usage.prompt)
 
     @property
     def whole(self) -> int:
-        """Tokens that a server can reuse of it, which keeps whole blocks; 0: none, or not known."""
+        """Tokens of the prompt that a server can reuse, in whole blocks; 0: none, or unknown."""
         return self.memory.whole(self.usage.prompt or 0)
 
     @property
@@ -115,7 +115,7 @@ class Shot:
 
 
 class TrialOutcome(StrEnum):
-    """What a trial shows, for people. Of several, the verdict is that of the first that is here."""
+    """A trial's outcome, for people. Of several trials, the verdict is the first listed here."""
 
     SEVERAL = "Several servers take turns to answer, and none has the cache of another."
     KEEPS_NOTHING = "The server reused nothing, not even when the same prompt was sent again."
@@ -131,42 +131,42 @@ class TrialOutcome(StrEnum):
 
 @dataclass(slots=True)
 class Trial:
-    """What came of the requests on one path, in their order; None: not sent, or no answer."""
+    """The requests on one path, in their order; None: not sent, or without an answer."""
 
-    api: Dialect  #: that it is sent on
-    through_proxy: bool  #: through the one that runs, else through the rules in this process
-    mark: str = ""  #: what no earlier prompt has
-    first: Shot | None = None  #: through the rules, as ``second``, behind different heads
+    api: Dialect  #: the API of the path
+    through_proxy: bool  #: whether through the running proxy, else through the rules here
+    mark: str = ""  #: text that no earlier prompt has
+    first: Shot | None = None  #: sent through the rules, like ``second``, behind different heads
     second: Shot | None = None  #: see ``first``
-    without: Shot | None = None  #: a third head, not edited
-    same: Shot | None = None  #: exactly what was sent last: does the server reuse anything at all
-    again: Shot | None = None  #: the first, after those unlike it: has one slot a RAM cache
+    without: Shot | None = None  #: sent with a third head, without the rules
+    same: Shot | None = None  #: the last request again: does the server reuse anything at all
+    again: Shot | None = None  #: the first again, after others: has a single slot a RAM cache
     repeated: Shot | None = None
-    """The second, if it was reused, else ``same``, once more and more often until it fares in
-    another way: then several servers answer."""
-    error: str | None = None  #: why it ended early, one line
-    held_back: bool = False  #: it ended, as the next prompt might have pushed out another
-    is_off: bool = False  #: the server says itself that it keeps nothing
+    """The second, if it was reused, else ``same``, repeated until the result differs: then several
+    servers answer."""
+    error: str | None = None  #: why the trial ended early, on one line
+    held_back: bool = False  #: whether it ended since the next prompt might have pushed out another
+    is_off: bool = False  #: whether the server itself reports that it keeps nothing
     translated: bool = False
-    """The server itself does not serve the path; the proxy asks it on another, so nothing was sent
-    without the rules."""
+    """Whether the proxy translates the path, which the server does not serve itself: no request was
+    sent without the rules."""
 
     @property
     def path(self) -> str:
-        """The API's."""
+        """The API's path."""
         return self.api.path
 
     @property
     def is_measured(self) -> bool:
-        """Whether it is known what was reused of the second request, and could have been."""
+        """Whether the second request's reuse is known, and was possible."""
         is_told = self.second is not None and self.second.is_told and not self.is_short
         return is_told and not self.is_frozen
 
     @property
     def is_frozen(self) -> bool:
-        """Whether all is known by a counter that never moved: some servers' never do.
+        """Whether the reuse is known only from a counter that never moved: some servers' never do.
 
-        It is believed of a server that says itself that it keeps nothing.
+        A server that itself reports that it keeps nothing is believed.
         """
         shots = [self.first, self.second, self.without, self.same, self.again, self.repeated]
         sent = [shot for shot in shots if shot is not None]
@@ -175,11 +175,11 @@ class Trial:
 
     @property
     def is_short(self) -> bool:
-        """Whether the prompt is too short for the server's blocks to tell anything."""
+        """Whether the prompt is too short to show anything with the server's blocks."""
         return self.second is not None and bool(self.second.usage.prompt) and not self.second.whole
 
     def outcome(self, *, has_rule: bool) -> TrialOutcome:
-        """Return what it shows; ``has_rule``: whether one for the prompt's head is on."""
+        """Return the trial's outcome; ``has_rule``: whether a rule for the prompt's head is on."""
         if self.error is not None:
             return TrialOutcome.FAILED
         if not self.is_measured:
@@ -195,7 +195,7 @@ class Trial:
 
     @property
     def has_several(self) -> bool:
-        """Whether several servers answer there: one has a prompt, and another has not."""
+        """Whether several servers answer there: one has a prompt that another does not have."""
         before = self.second if self.works else self.same
         if before is None or self.repeated is None:
             return False
@@ -203,39 +203,39 @@ class Trial:
 
     @property
     def works(self) -> bool:
-        """Whether it was reused with the rules."""
+        """Whether the prompt was reused with the rules."""
         return self.second is not None and self.second.is_reused
 
 
 class _EndedError(Exception):
-    """The trial ends here; the message says why. "": it is held back, or the path is not known."""
+    """The trial is over; the message says why: "" if it is held back or has no such path."""
 
 
 @dataclass(slots=True, kw_only=True)
 class PromptSender:
-    """Sends the prompts of a trial. ``memory`` is the server's, ``model`` what is asked for."""
+    """Sends the prompts of a trial. ``memory``: the server's; ``model``: named in the prompts."""
 
     upstream: Site  #: the model server
-    proxy: Site | None = None  #: None: none runs
-    rules: Sequence[Normalizer] = ()  #: for where none runs
-    model: str = NO_MODEL  #: to ask for
+    proxy: Site | None = None  #: the running proxy, None if there is none
+    rules: Sequence[Normalizer] = ()  #: the rules to use without a running proxy
+    model: str = NO_MODEL  #: model to name in the prompts
     may_send: Callable[[int], bool] = lambda _: True
-    """Asked before each prompt unlike those before, with the tokens of one that was sent, or 0."""
-    has_one_slot: bool = False  #: whether ``again`` tells something
+    """Called before each prompt unlike those before; its argument is ``ours``."""
+    has_one_slot: bool = False  #: whether ``again`` shows anything
     counts: bool = False
-    """Whether the server's counters are read where its answers do not say what was reused."""
-    is_off: bool = False  #: the server says itself that it keeps nothing
-    memory: Memory = ANY  #: that the server keeps prompts in
+    """Whether the server's counters are read if its answers do not report the reuse."""
+    is_off: bool = False  #: whether the server itself reports that it keeps nothing
+    memory: Memory = ANY  #: the server's memory
     heads: Volatile | None = None
-    """What stands before the prompt; None: nothing, and the trial tells nothing of the rules."""
+    """Heads before the prompt; None for none: then the trial shows nothing about the rules."""
     ours: int = 0  #: tokens of the longest prompt sent so far
 
     def measure(self, api: Dialect, mark: str) -> Trial | None:
-        """Send the requests; None if the server does not serve the API.
+        """Send the requests; return the trial, None if the server does not serve the API.
 
-        Three of about 600 tokens, of which one or two are computed, and a few that are repeated;
-        longer ones where the server keeps large blocks. ``mark``:
-        text that no earlier prompt has, so that the first is cold. Never raises.
+        Three prompts have about 600 tokens, of which one or two are computed, and a few are
+        repeated; they are longer where the server has large blocks. ``mark``: text that no earlier
+        prompt has, so that the first is cold. Never raises.
         """
         trial = Trial(api, self.proxy is not None, mark, is_off=self.is_off)
         try:
@@ -249,7 +249,7 @@ class PromptSender:
         return trial
 
     def figures(self) -> ServerFigures:
-        """Return what the server's counters show now. Never raises."""
+        """Return the current figures of the server's counters. Never raises."""
         try:
             answer = self.upstream.get(METRICS) if self.counts else None
         except NoAnswerError:
@@ -261,8 +261,8 @@ class PromptSender:
     def with_reuse(self, usage: Usage, before: ServerFigures) -> tuple[Usage, bool]:
         """Return ``usage``, and whether its reuse was filled in from the counters.
 
-        vLLM's answers say it only with a flag; its counters always do. Where they have risen since
-        ``before`` by as many prompt tokens as it had, no other was worked on meanwhile. Never
+        vLLM's answers report it only with a flag; its counters always do. If they have risen since
+        ``before`` by exactly the request's prompt tokens, no other request ran meanwhile. Never
         raises.
         """
         if not self.counts or usage.reused is not None or not usage.prompt:
@@ -284,7 +284,7 @@ class PromptSender:
         return body(trial.api, self.model, head, trial.mark, rounds_for(self.memory.block or 1))
 
     def _edited(self, trial: Trial, head: str) -> bytes:
-        """Return the prompt behind a head as the rules of this process leave it."""
+        """Return the prompt behind a head as the rules of this process change it."""
         request = Request("POST", trial.path, (), self._prompt(trial, head))
         return normalize(request, self.rules).request.body
 
@@ -316,13 +316,13 @@ class PromptSender:
             self._send(trial, "again", first, with_rules=True)
 
     def _send_same(self, trial: Trial, head: str, *, with_rules: bool) -> None:
-        """Send what was sent last, which a single server has now, if it keeps anything."""
+        """Send the last request again, which a single server has now, if it keeps anything."""
         same = self._send(trial, "same", head, with_rules=with_rules)
         if same.is_told:
             self._repeat(trial, same, head, _MOST_SERVERS, with_rules=with_rules)
 
     def _repeat(self, trial: Trial, shot: Shot, head: str, most: int, *, with_rules: bool) -> None:
-        """Send it until it fares unlike ``shot``: a router may give it to another server."""
+        """Repeat a request until its result differs from ``shot``: a router may change servers."""
         for _ in range(most):
             is_new = not shot.is_reused
             again = self._send(trial, "repeated", head, with_rules=with_rules, is_new=is_new)
