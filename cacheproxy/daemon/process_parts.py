@@ -330,9 +330,9 @@ class DeferredObserver:
         until = self.clock.seconds() + seconds if waiting else 0.0
         for _ in range(min(most, len(waiting))):
             try:
-                self.reach(waiting.popleft())
+                self.reach(one := waiting.popleft())
             except Exception:  # that loses one record, but must not fail the new request
-                _log.failure("an exchange could not be judged")
+                _log.failure("{whose}: an exchange could not be judged", whose=one.label)
             if self.clock.seconds() > until:
                 break
 

@@ -195,9 +195,8 @@ class Judging:
             return turn if is_break and wants_proof(turn, verdict) else None
         except Exception as error:  # the record must not be lost for a comparison's sake
             _log.warn(
-                "{whose} #{turn}: a turn could not be judged: {kind}",
-                whose="-" if exchange.session is None else exchange.session.label,
-                turn=exchange.turn,
+                "{whose}: a turn could not be judged: {kind}",
+                whose=exchange.label,
                 kind=type(error).__name__,
             )
             return None

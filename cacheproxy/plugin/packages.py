@@ -13,7 +13,7 @@ from cacheproxy.core.adapt.adaptation import Adaptation
 from cacheproxy.core.adapt.table import NAMES
 from cacheproxy.core.conversation.owner import Owners
 from cacheproxy.core.conversation.plan import Plan, SessionHook
-from cacheproxy.core.conversation.session import Session
+from cacheproxy.core.conversation.session import Session, request_label
 from cacheproxy.core.prompt.client import UNNAMED, Client, ClientError, Clients
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.built_in import BUILT_IN
@@ -131,7 +131,8 @@ class Packages(tuple[Package, ...]):
         plan = self.plan()
         session, problems = run(plan.session(plan.clients.introduce(request)))
         for name, problem in problems:
-            _log.warn("plugin {name} {problem}", name=name, problem=problem)
+            whose = request_label(request, session)
+            _log.warn("{whose}: plugin {name} {problem}", whose=whose, name=name, problem=problem)
         return session
 
     def plan(self, rules: Iterable[Normalizer] = (), ignores: Iterable[str] = ()) -> Plan:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, NoReturn, Self
 from msgspec import structs
 
 from cacheproxy.core.conversation.lanes import Place
-from cacheproxy.core.conversation.session import Session
+from cacheproxy.core.conversation.session import Session, request_label
 from cacheproxy.core.conversation.usage import NOTHING, Usage
 from cacheproxy.core.conversation.verdict import Judgement, Reason, Spared, Verdict
 from cacheproxy.core.http1.content_coding import decoded
@@ -128,6 +128,11 @@ class Exchange:
         Like ``model``, it is read first when the exchange is over.
         """
         return client_of(self.received) if self.session is None else self.session.client
+
+    @property
+    def label(self) -> str:
+        """The request's name in log lines: see ``request_label``."""
+        return request_label(self.received, self.session, self.turn)
 
     @Once
     def model(self) -> str | None:

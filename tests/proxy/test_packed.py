@@ -183,7 +183,7 @@ def test_a_remote_upstream_gets_it_as_it_came(tmp_path):
             assert send(body, coded("zstd")) == (body, [b"zstd"])
         assert send(BOM + BODY) == (BOM + BODY, [])
         proxy.mark()
-        assert proxy.output.count("a compressed request body (Content-Encoding) was") == 1
+        assert proxy.output.count("client: a compressed request body (Content-Encoding) was") == 1
 
 
 def test_a_remote_upstream_that_stands_in_gets_it_as_it_came(tmp_path):

@@ -127,7 +127,7 @@ pattern = '{LATE[0]}'
 replacement = "0"
 """
 _BY_RULE = "faulty-rule", "warn: rule faulty-rule was not applied to a request of client/one: {}"
-_BY_SESSION = "faulty: cacheproxy_session", "warn: plugin faulty: cacheproxy_session {}"
+_BY_SESSION = "faulty: cacheproxy_session", "warn: client/one: plugin faulty: cacheproxy_session {}"
 FAILING = {
     fault: (name, line.format(error) if error else None)
     for fault, (name, line), error in (
@@ -148,8 +148,8 @@ FAILING = {
 }
 """Who is named for a fault, and in which line, if any."""
 LATE_PATTERN = (
-    "warn: rule late is switched off until the next reload: its pattern took longer than "
-    '0.1 s. Fix it (cacheproxy rules check says more) or disable it: disable = ["late"]'
+    "warn: client/one: rule late is switched off until the next reload: its pattern took longer "
+    'than 0.1 s. Fix it (cacheproxy rules check says more) or disable it: disable = ["late"]'
 )
 
 

@@ -87,7 +87,7 @@ class Learning(Adaptation, Protocol):
 
     title: str  #: key on pages for the results of ``as_dict`` and ``says``
     fails: str  #: words in the log for its failure: "reasoning is not kept"
-    whose: str  #: words in the log for the first that needed it; ``{client}``: the client's name
+    whose: str  #: words in the log for the first to need it; ``{client}``, ``{request}``: its names
 
     async def learn(
         self, request: Request, turn: Turn | None, *, begins: bool

@@ -122,7 +122,7 @@ class KeptThinking(Learning):
     """
 
     name, title = NAME, "thinking"
-    fails, whose = "earlier reasoning is not kept", "first for {client}"
+    fails, whose = "earlier reasoning is not kept", "first for {request}"
 
     def __init__(
         self,

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from cacheproxy.core.conversation.owner import EVERYTHING, Owners, names_in
 from cacheproxy.core.dialects.content import SYSTEM_ROLES, texts_in
+from cacheproxy.core.privacy.credentials import hide_text
 from cacheproxy.core.prompt.client import client_of
 from cacheproxy.core.prompt.request import Request
 
@@ -72,6 +73,12 @@ class Session(NamedTuple):
     def numbered(self, number: int) -> Session:
         """Return the session with ``number`` of those that begin alike."""
         return self._replace(id=f"{self.first.id}-{number}")
+
+
+def request_label(request: Request, session: Session | None, turn: int = 0) -> str:
+    """Return a request's name in log lines, ``CLIENT/SESSION #N``, as far as it is known."""
+    name = client_of(request) if session is None else session.label
+    return hide_text(f"{name} #{turn}" if turn else name)
 
 
 @lru_cache(maxsize=1024)

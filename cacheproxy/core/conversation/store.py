@@ -132,7 +132,7 @@ class Store:
 
         Whether it is beside the conversation is known at its end.
         """
-        session, kin, prompt, lane, replaced, root, restores, source = turn
+        session, kin, prompt, lane, replaced, root, restores, source, _ = turn
         if prompt is None or kin is None:
             return Place(0, 1, is_side=False)
         with self._lock:

@@ -29,6 +29,7 @@ class Turn(NamedTuple):
     root: Session | None = None  #: session that its own works for
     restores: bool = False  #: whether rules may put values back, now or in the next turn
     source: Source = NOTHING  #: source of values that may be put back
+    number: int = 0  #: number in its session, from 1; 0 before ``Store.begin``
 
     @property
     def previous(self) -> Request | None:

@@ -26,6 +26,7 @@ from cacheproxy.core.adapt.adaptation import (
 )
 from cacheproxy.core.adapt.cures import cure
 from cacheproxy.core.adapt.refusal import LARGEST, STATUSES, read
+from cacheproxy.core.conversation.session import request_label
 from cacheproxy.core.conversation.turn import Turn
 from cacheproxy.core.http1.content_coding import CodingError, are_known, codings_of, unpack
 from cacheproxy.core.prompt.client import client_of
@@ -177,7 +178,11 @@ class Adapting:
             again.take(name, step)
         if healed is None and (cures := cure(refusal.words)) and cures not in self._logged:
             self._logged.add(cures)
-            _log.warn("the upstream refuses what nothing here can mend: {cure}", cure=cures)
+            _log.warn(
+                "{whose}: the upstream refuses what nothing here can mend: {cure}",
+                whose=_label(again.request, turn),
+                cure=cures,
+            )
         mended = adapted if healed is None else again
         mended.reports += tuple(failed)
         return None if healed is None else again
@@ -316,7 +321,7 @@ class Adapting:
             self._workers.failures.of(name).failed += 1
             fails = f"adaptation {name} was left out of a request"
             fails = fails if learning is None else learning.fails
-            whose = client_of(request) if turn is None else turn.session.label
+            whose = _label(request, turn)
             _log.warn("{whose}: {fails}: {error}", whose=whose, fails=fails, error=report.error)
         elif step.need is not None and each.given is None:
             says = None if each.is_foreign else getattr(each.one, "says", None)
@@ -325,9 +330,13 @@ class Adapting:
             if what and what not in self._logged:
                 self._logged.add(what)
                 client = client_of(request) if turn is None else turn.session.client
-                whose = "first for {client}" if learning is None else learning.whose
-                whose = whose.format(client=client)
+                whose = "first for {request}" if learning is None else learning.whose
+                whose = whose.format(client=client, request=_label(request, turn))
                 _log.info("the {what} (logged once; {whose})", what=what, whose=whose)
+
+
+def _label(request: Request, turn: Turn | None) -> str:
+    return request_label(request, turn and turn.session, turn.number if turn else 0)
 
 
 def _and_read(work: Callable[[], Step]) -> Step:

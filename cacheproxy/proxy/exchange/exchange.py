@@ -48,7 +48,7 @@ def begin(context: ExchangeContext, down: ProxyRequest) -> int:
     exchange = _UnderWay(context, down)
     done = Deferred.fromCoroutine(exchange.run())
     down.on_gone = partial(exchange.client_left, done)
-    done.addErrback(lambda failure: _log.failure("an observer failed", failure))
+    done.addErrback(lambda failure: exchange.log("an observer failed", failure))
     return NOT_DONE_YET
 
 
@@ -124,7 +124,8 @@ class _UnderWay:
         preparing = context.unpacking.in_turn(self._prepare) if is_large else self._prepare()
         prepared = await preparing
         if prepared.turn is not None and not self.is_probe:  # else it is no turn
-            self._begin(prepared.turn, prepared.request)
+            turn = self._begin(prepared.turn, prepared.request)
+            prepared = prepared._replace(turn=turn)
         # 2. It is sent to a server, adapted to that one; unless its answer is held already.
         held = sending.found(prepared) if context.holding.held else None
         asking = sending.send(prepared) if held is None else sending.join(held, prepared)
@@ -195,13 +196,21 @@ class _UnderWay:
         self.record.received = await self.context.unpacking.plain(self.sending.came, room)
         return await self.context.normalizing.prepare(self.record.received)
 
-    def _begin(self, turn: Turn, request: Request) -> None:
-        """Record the conversation of ``turn``. ``request``: as the rules left it."""
+    def log(self, what: str, failure: Failure) -> None:
+        """Log a failure of ours, with the name of the request."""
+        _log.failure("{whose}: {what}", failure, whose=self.record.label, what=what)
+
+    def _begin(self, turn: Turn, request: Request) -> Turn:
+        """Record the conversation of ``turn``; return it, with its number if it is evaluated.
+
+        ``request``: as the rules left it.
+        """
         self.record.session = turn.session
         if endpoint_of(request.path).purpose.evaluates:
             place = self.record.place = self.context.store.begin(turn, request)
             self.record.turn = place.turn
             self.delivery.progressed(None)
+        return turn._replace(number=self.record.turn)
 
     async def _defer_error(self, response: UpstreamConnection, answer: Answer) -> None:
         """End the stream that has begun with a deferred error: the upstream's status and message.
@@ -226,7 +235,7 @@ class _UnderWay:
             sending.server.health.doubt()
         status, message = explain(failure, sending.where(failure))
         if status == 500:  # an error of ours: its text may quote the request
-            _log.failure("an exchange failed", failure)
+            self.log("an exchange failed", failure)
         relay, unable = delivery.relay, sending.unable
         if relay is not None and not relay.is_open:  # the relay has broken off the response
             delivery.become(DeliveryState.FAILED)

@@ -27,6 +27,7 @@ class Listener:
 
     def __init__(self, reactor: Any, store: Store, record: Exchange, asked: int | None) -> None:
         self._reactor = reactor
+        self._record = record
         self._is_busy = False
         dialect, headers = record.received.dialect, record.response_headers
         assert record.session is not None
@@ -67,4 +68,4 @@ class Listener:
     def _is_done(self, result: object) -> None:
         self._is_busy = False
         if isinstance(result, Failure):
-            _log.failure("an answer was not read", result)
+            _log.failure("{whose}: an answer was not read", result, whose=self._record.label)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 from twisted.internet.defer import Deferred, DeferredLock
@@ -19,13 +20,13 @@ from cacheproxy.core.collector import Collector
 from cacheproxy.core.conversation.history import NOTHING
 from cacheproxy.core.conversation.plan import Plan
 from cacheproxy.core.conversation.prepare import Prepared, prepare
+from cacheproxy.core.conversation.session import request_label
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.turn import was_elsewhere
 from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.document.search import worked
 from cacheproxy.core.http1.content_coding import CodingError, are_known, codings_of, unpack
 from cacheproxy.core.privacy.redact import redact_target
-from cacheproxy.core.prompt.client import client_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import SLOW_PATTERN, GivenUpError, PluginCall, RuleReport, advance
 from cacheproxy.core.rules.note import WHY
@@ -125,18 +126,19 @@ class Unpacking:
                 room = make_room(len(request.body) + len(body))
                 if room is not None:
                     raise NoRoomError(room)
-                self._log_packed()
+                self._log_packed(request)
             headers = tuple([pair for pair in headers if pair[0].lower() != b"content-encoding"])
         elif not body.startswith(_BOM):
             return request
         return replace(request, headers=headers, body=body.removeprefix(_BOM))
 
-    def _log_packed(self) -> None:
+    def _log_packed(self, request: Request) -> None:
         if not self._edits and not self._logged:
             self._logged = True
             _log.info(
-                "a compressed request body (Content-Encoding) was forwarded unchanged, because "
-                "the upstream is not local (logged once)"
+                "{client}: a compressed request body (Content-Encoding) was forwarded unchanged, "
+                "because the upstream is not local (logged once)",
+                client=request_label(request, None),
             )
 
 
@@ -219,8 +221,8 @@ class Normalizing:
 
         return await in_thread(self._reactor, go_on)
 
-    def _leave_out(self, slow: RuleReport) -> None:
-        """Switch off a rule whose pattern took too long; log and count that."""
+    def _leave_out(self, slow: RuleReport, whose: str) -> None:
+        """Switch off a rule whose pattern took too long on a request; log and count that."""
         self.plan = self.plan.only(*(one for one in self.plan.rules if one.name != slow.rule))
         count = self._workers.failures.of(slow.rule)
         count.failed += 1
@@ -228,8 +230,9 @@ class Normalizing:
         if not count.left_out:  # else a request that was under way with the rule was slow, too
             count.left_out = True
             _log.warn(
-                "rule {rule} is switched off until the next reload: {error}. Fix it (cacheproxy "
-                'rules check says more) or disable it: disable = ["{rule}"]',
+                "{whose}: rule {rule} is switched off until the next reload: {error}. Fix it "
+                '(cacheproxy rules check says more) or disable it: disable = ["{rule}"]',
+                whose=whose,
                 rule=slow.rule,
                 error=slow.error,
             )
@@ -248,23 +251,25 @@ class Normalizing:
         first use of each rule that adds notes once.
         """
         turn = prepared.turn
+        label = partial(request_label, prepared.request, prepared.session)
         for report in prepared.reports:
             if report.is_slow:
-                self._leave_out(report)
+                self._leave_out(report, label())
             elif report.error is not None:
                 self._workers.failures.of(report.rule).failed += 1
                 _log.warn(
                     "rule {rule} was not applied to a request of {whose}: {error}",
                     rule=report.rule,
-                    whose=client_of(prepared.request) if turn is None else turn.session.label,
+                    whose=label(),
                     error=report.error,
                 )
             elif report.rule in self._noting and any(edit.why == WHY for edit in report.edits):
                 self._noting.remove(report.rule)
                 _log.info(
-                    "rule {rule}: the first value stays in the prompt, and the model is told the "
-                    "new one behind the user's newest message (logged once; off with: disable = "
-                    '["{rule}"])',
+                    "{whose}: rule {rule}: the first value stays in the prompt, and the model is "
+                    "told the new one behind the user's newest message (logged once; off with: "
+                    'disable = ["{rule}"])',
+                    whose=label(),
                     rule=report.rule,
                 )
         for client in self._clients:
@@ -276,14 +281,14 @@ class Normalizing:
                     seconds=client.slow,
                 )
         for hook, problem in prepared.problems:
-            self._workers.failed(hook, problem)
+            self._workers.failed(hook, problem, label())
         source = NOTHING if turn is None else turn.source
         if turn is not None and source.rivals and self._is_first(_RIVALS):
             _log.warn(
                 "{session}: {count} conversations without a session id read alike so far, so "
                 "nothing that is kept of one is put into another: pinned values and reasoning "
                 "begin anew. A client that sends X-Session-ID is told apart at once (logged once)",
-                session=turn.session.label,
+                session=label(),
                 count=source.rivals,
             )
         if turn is not None and source.is_unseen and self._is_first(_UNSEEN):
@@ -291,7 +296,7 @@ class Normalizing:
                 "{session}: not all answers in this conversation came through here since the "
                 "start, and its client names no session, so its pinned values begin anew. A "
                 "client that sends X-Session-ID keeps them (logged once)",
-                session=turn.session.label,
+                session=label(),
             )
         if turn is not None and _ELSEWHERE not in self._logged and was_elsewhere(turn):
             self._logged.add(_ELSEWHERE)
@@ -300,14 +305,15 @@ class Normalizing:
                 "served it. Each change of proxy starts pinned values and verdicts anew. Have "
                 "the load balancer keep a conversation at one proxy: docs/running.md has the "
                 "configuration (logged once)",
-                session=turn.session.label,
+                session=label(),
             )
         request = prepared.request
         if request.dialect is not None and request.document is None:
             why = request.not_understood
             if self._is_first(str(why)):
                 _log.warn(
-                    "request body for {path} forwarded unchanged: {why} (logged once)",
+                    "{whose}: request body for {path} forwarded unchanged: {why} (logged once)",
+                    whose=label(),
                     path=redact_target(request.path),
                     why=why,
                 )

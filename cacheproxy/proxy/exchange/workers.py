@@ -58,14 +58,18 @@ class Workers:
         self._reactor = reactor
         self._names: dict[str, _Name] = {}
 
-    def failed(self, name: str, error: BaseException | str) -> None:
-        """Count and log a failed call; of an exception only the type, since its text may quote."""
+    def failed(self, name: str, error: BaseException | str, whose: str = "") -> None:
+        """Count and log a failed call; of an exception only the type, since its text may quote.
+
+        ``whose``: the label of the call's request, "" for none.
+        """
         if isinstance(error, LeftOutError):  # not called: that was logged when it was switched off
             return
         ours = isinstance(error, GivenUpError | str)
         self.failures.of(name).failed += 1
         problem = str(error) if ours else f"raised {kind_of(error)}"
-        _log.warn("plugin {name} {problem}", name=name, problem=problem)
+        whose = whose and f"{whose}: "
+        _log.warn("{whose}plugin {name} {problem}", whose=whose, name=name, problem=problem)
 
     def run(self, name: str, function: Callable[[], _T], seconds: float) -> Deferred[_T]:
         """Call ``function`` in a thread; fire with its result (no Deferred) or its exception.

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cacheproxy.core.conversation.session import Session, parent_of, session_of
+from cacheproxy.core.conversation.session import Session, parent_of, request_label, session_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.testing import request
 from tests.core.conversation.proxied import by_turns
@@ -184,6 +184,25 @@ def test_hash_follows_client_system_text_and_first_user_message(one, other, is_s
 def test_label_is_short_and_shows_no_prompt(name, label):
     """Client and what tells the id apart, for the log; a subagent behind whom it works for."""
     assert Session("x", name).label == label
+
+
+@pytest.mark.parametrize(
+    ("session", "turn", "label"),
+    [
+        (Session("claude", "0123456789abcdef"), 14, "claude/0123 #14"),
+        (Session("claude", "0123456789abcdef"), 0, "claude/0123"),
+        (None, 0, "codex"),
+        (
+            Session("sk-ant-api03-0123456789abcdefghij", "one"),
+            1,
+            "sk-redacted-redacted-redacted-red/one #1",
+        ),
+    ],
+)
+def test_a_request_has_a_name_for_log_lines_without_a_key(session, turn, label):
+    """As far as it is known: the turn's number comes last."""
+    sent = Request("POST", "/v1/messages", ((b"User-Agent", b"codex/1.0"),))
+    assert request_label(sent, session, turn) == label
 
 
 def test_labels_of_ids_that_begin_or_end_alike_are_told_apart():

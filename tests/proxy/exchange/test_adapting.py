@@ -108,7 +108,7 @@ def test_a_failure_is_its_own_and_named(begin, server, fault, says):
     proxy = begin(fault=fault)
     assert ask(proxy, SENT).status == 200
     assert keys(server)[-1] == []
-    proxy.wait_for(says)
+    assert proxy.wait_for(says).startswith("warn: client/one #1: ")
     assert proxy.page("health")["failures"]["no-x"]["failed"] >= 1
     assert "canary" not in proxy.output
 

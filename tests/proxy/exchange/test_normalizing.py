@@ -150,7 +150,7 @@ def test_an_odd_body_is_told_once_per_kind(ask, proxy):
     proxy.wait_for("client/told", mark)
     told = [line for line in proxy.lines if "forwarded unchanged" in line]
     assert len(told) == len(set(told)) >= 1
-    assert all("/v1/messages" in line and line.startswith("warn: ") for line in told)
+    assert all("/v1/messages" in line and line.startswith("warn: client/") for line in told)
 
 
 @of_each_size
