@@ -3,9 +3,16 @@
 from itertools import chain
 
 from twisted.internet.task import Clock
+from twisted.logger import formatEvent
 
 from cacheproxy.daemon.process_parts import DeferredObserver
 from tests.logs import looking
+
+
+class Numbered(int):
+    """An exchange as far as it is named here."""
+
+    label = "client/one #1"
 
 
 class Seen:
@@ -83,9 +90,10 @@ def test_a_fault_in_one_verdict_is_no_fault_of_the_request_that_comes_now():
     judge = seen.judge
     seen.take = DeferredObserver(seen.clock, lambda one: judge(1 / one), seen.give_on)
     for number in (1, 0, 1):
-        seen.take(number)
+        seen.take(Numbered(number))
     events = []
     with looking(events.append):
         seen.take.judge()
     assert [event["log_failure"].type for event in events] == [ZeroDivisionError]
+    assert formatEvent(events[0]) == "client/one #1: an exchange could not be judged"
     assert seen.pump() == [[1, 1]]

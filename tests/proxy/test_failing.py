@@ -116,6 +116,7 @@ def test_a_fault_of_ours_amid_an_answer_is_in_the_log_without_its_text(upstream,
         answer = proxy.ask(body=b'{"messages":[]}')
         assert answer.end in ("fin", "rst")
         assert "FAILED: an internal error; see the" in proxy.wait_for("UPSTREAM FAILED")
+        assert "#1: an exchange failed" in proxy.wait_for("an exchange failed")
         assert "fault.py" in proxy.wait_for("fault.py:")
         assert "kanarienvogel" not in proxy.output
 

@@ -282,6 +282,17 @@ def test_a_probe_is_ours_and_asked_once_for_all_that_wait(start):
     ) == 1
 
 
+def test_a_refusal_that_nothing_mends_names_its_first_request_and_the_cure(start):
+    """Once: the next one that is refused in these words has no line of it."""
+    proxy, _ = refusing(start, lambda _: "this server requires --jinja")
+    for _ in range(2):
+        assert ask(proxy, tooled("a")).status == 400
+    line = proxy.wait_for("refuses what nothing here can mend")
+    assert line.startswith("warn: client/one #1: the upstream refuses what nothing here can mend: ")
+    assert "start the server with --jinja" in line
+    assert proxy.output.count("nothing here can mend") == 1
+
+
 def test_a_server_that_is_busy_says_nothing_of_schemas(start):
     """What was found out by then is known: the next turn goes on from there."""
     calls = count()
