@@ -21,6 +21,8 @@ _WORD = re.compile(r"[0-9A-Za-z]+|[^0-9A-Za-z]")
 _TERM = re.compile(r"[0-9A-Za-z]+|[^\s0-9A-Za-z]")
 _MOST_PAIRS = 400_000
 """Product of the numbers of lines of two texts that are matched line by line, at most."""
+_AT_ONCE = 100_000
+"""Words of a long text that are looked at together."""
 _ALIKE = 0.5
 _RUN = 5
 """Consecutive words by which a text is recognized; the number that ``_runs`` groups."""
@@ -55,9 +57,19 @@ def alike(one: str, other: str) -> bool:
 
 def share_of_words(one: str, other: str) -> float:
     """Return the number of shared words over the number of words of the longer text (0 to 1)."""
-    ours, theirs = one.split(), other.split()
-    shared = (Counter(ours) & Counter(theirs)).total()
-    return shared / max(1, len(ours), len(theirs))
+    ours, theirs = Counter[str](), Counter[str]()
+    for counts, text in ((ours, one), (theirs, other)):
+        for words in words_of(text):
+            counts.update(words)
+    return (ours & theirs).total() / max(1, ours.total(), theirs.total())
+
+
+def words_of(text: str) -> Iterator[list[str]]:
+    """Yield the words of ``text``, some at a time: a list of all takes 15 times its bytes."""
+    while text:
+        words = text.split(None, _AT_ONCE)
+        text = words.pop() if len(words) > _AT_ONCE else ""
+        yield words
 
 
 def kept_chars(one: str, other: str) -> int:

@@ -16,6 +16,7 @@ from functools import partial
 from cacheproxy.core.conversation.lanes import Before
 from cacheproxy.core.conversation.verdict import Basis, Judgement, Reason, TokenCount, Verdict
 from cacheproxy.core.dialects.content import THOUGHT_ENDS, Part, Segment
+from cacheproxy.core.diff.text import words_of
 from cacheproxy.core.judge.evidence import Evidence, Parted
 from cacheproxy.core.kinds.profile import UNKNOWN_KIND
 from cacheproxy.core.prompt.prompt import is_late
@@ -154,8 +155,12 @@ def _words(pieces: Iterable[Piece]) -> int:
             continue
         for segment in piece.segments:
             if segment.source != "model":
-                words += len(segment.text.split()) + _wide(segment.text) // _MOST_WIDE
+                words += _number_of_words(segment.text) + _wide(segment.text) // _MOST_WIDE
     return words
+
+
+def _number_of_words(text: str) -> int:
+    return sum(map(len, words_of(text)))
 
 
 def _about(pieces: Iterable[Piece]) -> float:
@@ -166,7 +171,7 @@ def _about(pieces: Iterable[Piece]) -> float:
             about += piece.chars / _TOOL_CHARS
             continue
         for segment in piece.segments:
-            about += _PER_WORD * len(segment.text.split()) + _PER_WIDE * _wide(segment.text)
+            about += _PER_WORD * _number_of_words(segment.text) + _PER_WIDE * _wide(segment.text)
     return about
 
 

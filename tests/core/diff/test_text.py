@@ -73,6 +73,7 @@ def test_what_is_alike():
     assert not alike("one thing", "quite another")
     assert share_of_words("a b c d", "a b x y") == 0.5
     assert share_of_words("", "") == 0
+    assert share_of_words("a b\n" * 150_000, " a b " * 100_000) == 2 / 3, "some words at a time"
 
 
 def test_of_long_texts_whole_lines_are_kept():
