@@ -193,7 +193,9 @@ class Latest:
                 "seconds": max(0.0, now - exchange.wall),
                 "to_go": reading and progress and reading.to_go(now - exchange.wall),
                 "held": exchange.held,
-                "waits_for": hide_text(exchange.queued_for) if exchange.queued is None else "",
+                "waits_for": hide_text(exchange.queued_for or "")
+                if exchange.queued is None
+                else "",
             }
             for exchange, progress in running
             if (session := exchange.session) is not None

@@ -175,7 +175,7 @@ LINE = (
     RecordColumn("held", lambda exchange: exchange.held or None),
     RecordColumn("joined", "joined", "s"),
     RecordColumn("queued", "queued", "s"),
-    RecordColumn("queued_for", lambda exchange: exchange.queued_for or None),
+    RecordColumn("queued_for", "queued_for"),
     RecordColumn("seconds", lambda exchange: exchange.seconds or None, "s"),
     RecordColumn("verdict", lambda exchange: _known(msgspec.to_builtins(exchange.verdict))),
     RecordColumn("profile", lambda exchange: exchange.profile and plain(exchange.profile)),

@@ -96,7 +96,7 @@ class Admission:
         if ask not in self._order.line:
             return
         waiting = self._waiting[ask] = Deferred()
-        record.queued_for = "" if ask.waits_for is None else ask.waits_for.label
+        record.queued_for = None if ask.waits_for is None else ask.waits_for.label or None
         delivery.progressed(None)
         if not self._looking.running:
             self._looking.start(_LOOKS, now=False)
