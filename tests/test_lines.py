@@ -24,7 +24,6 @@ LONGER = {
     "tests/core/document/test_document.py": 400,
     "tests/core/document/test_edits.py": 361,
     "tests/core/judge/test_judge.py": 413,
-    "tests/core/kinds/test_order.py": 385,
     "tests/daemon/test_reloading.py": 527,
     "tests/doctor/test_facts.py": 358,
     "tests/doctor/test_findings.py": 364,

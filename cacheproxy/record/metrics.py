@@ -129,6 +129,7 @@ def amounts_of(exchange: Exchange) -> dict[str, Amount]:
         "route_tokens_total": tokens,
         "route_price_total": exchange.price,
         "moved_total": 1 if exchange.was_at and exchange.has_moved else None,
+        "queued_seconds_total": exchange.queued,
         "first_byte_seconds": exchange.first_byte,
         "request_duration_seconds": exchange.seconds,
         "edit_seconds": exchange.edited_after if exchange.received.body else None,
@@ -218,6 +219,11 @@ COUNTED = (
         "moved_total",
         _UPSTREAM,
         "Turns whose conversation was at another upstream before",
+    ),
+    MetricRow(
+        "queued_seconds_total",
+        _CLIENT,
+        "Seconds that requests waited for others at their server, by --crowd",
     ),
     MetricRow(
         "first_byte_seconds",

@@ -234,7 +234,7 @@ LLAMA_CPP = ServerKind(
             },
         ),
     ),
-    reuse=Reuse(reporting=Reporting.ALWAYS, similarity=UNLIKE),
+    reuse=Reuse(reporting=Reporting.ALWAYS, similarity=UNLIKE, moves_heads=True),
     serving=Serving(
         counts_streams=True,  # in ``timings``
         repairs={MESSAGES: CCH},

@@ -1,9 +1,10 @@
 """The order of requests at one server: each goes at once, or waits for another one.
 
 There are two reasons to wait. A *head* (the part of a prompt before its first message) that is
-being read for another request is read only once, if the server shares it among running requests. A
-*place*, if there are too few, stays with its conversation while that is about to go on. Each wait
-ends with its reason, at the latest after ``most`` seconds. Pure: time is an argument.
+being read for another request is read only once, if the server shares it among running requests;
+if its copies serve one request at a time, the next waits for that answer's end. A *place*, if there
+are too few, stays with its conversation while that is about to go on. Each wait ends with its
+reason, at the latest after ``most`` seconds. Pure: time is an argument.
 
 No request waits for another owner's: one person's requests have no effect on another's.
 """
@@ -13,11 +14,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
+from operator import itemgetter
 from statistics import median
 from typing import Any, NamedTuple
 
 from cacheproxy.core.kinds.profile import Shares
 
+_LEFT = itemgetter(0)
 _BESIDE = 2.0
 """Factor of a prompt's time beside another prompt: the server divides its speed."""
 _PAUSES, _LEAST_PAUSES = 5, 2
@@ -26,6 +29,8 @@ _SOON = 1.0
 """Seconds at least for which a conversation's next turn is expected, even after short pauses."""
 _MOST_KNOWN = 64
 """Conversations at most whose pauses are remembered."""
+_MOST_HEADS, _ANSWERS = 16, 5
+"""Heads at most whose copies are counted, and the number of last answers behind each."""
 
 
 class Terms(NamedTuple):
@@ -51,6 +56,8 @@ class Ask:
     is_read: bool = False  #: whether the server had the head before the running requests
     head_seconds: float | None = None  #: seconds to read the head; None: it waits for no head
     seconds: float | None = None  #: seconds to read the whole prompt, if nothing is reused
+    tokens: float = 0.0  #: tokens of the whole prompt
+    has_copy: bool = False  #: whether a copy of its head was free when it was sent
     label: str = ""  #: the conversation's name for users
     since: float = 0.0  #: when it came, in seconds of a monotonic clock
     until: float | None = None  #: when it goes at the latest; None: it has not waited
@@ -73,7 +80,8 @@ class Busy(NamedTuple):
     is_reading: bool = True  #: whether the server still reads its prompt
     is_sure: bool = True  #: whether that was observed, not inferred from the speed
     left: float | None = None  #: seconds until the prompt is read; None: not known
-    ends: float | None = None  #: seconds until the answer ends; None: not known
+    said: float = 0.0  #: seconds since its answer began
+    answer: float | None = None  #: seconds of its answer, by its conversation's last; None: unknown
 
 
 @dataclass(eq=False, slots=True)
@@ -93,6 +101,15 @@ class _Seat:
         return now - self.ended < min(most, max(_SOON, 2 * median(self.pauses)))
 
 
+@dataclass(eq=False, slots=True)
+class _Head:
+    """A head where it serves one request at a time."""
+
+    copies: int = 0  #: that the server has read, those of requests that run included
+    answers: deque[float] = field(default_factory=lambda: deque(maxlen=_ANSWERS))
+    """Seconds that the last answers behind it took."""
+
+
 class Order:
     """The order of requests at one server. ``most``: seconds that a request waits at most.
 
@@ -103,7 +120,8 @@ class Order:
         self.line: list[Ask] = []
         self._most = most
         self._known: dict[Hashable, _Seat] = {}  # the conversations, in the order of their use
-        self._seated: list[_Seat] = []  # the conversations with a place, in the same order
+        self._heads: dict[Hashable, _Head] = {}  # the heads, in the order of their last request
+        self._seated: list[_Seat] = []  # the conversations with a place, in the order of their use
 
     def comes(self, ask: Ask, working: Iterable[Busy], terms: Terms, now: float) -> list[Ask]:
         """Add ``ask``; return the requests to be sent now. ``ask`` is one of them, or waits."""
@@ -122,7 +140,11 @@ class Order:
                     ask.until = now + self._longest(ask, terms)
                 continue
             same = [one for one in busy if _same(one.ask, ask)]
-            if same and not ask.is_read and all(one.is_sure for one in same):
+            if terms.moves and ask.head is not None:
+                head = self._head_of(ask, len(same))
+                ask.has_copy = head.copies > len(same)
+                head.copies += not ask.has_copy
+            elif same and not ask.is_read and all(one.is_sure for one in same):
                 reading = all(one.is_reading for one in same)
                 ask.beside = Shares.READING if reading else Shares.READ
             self.leaves(ask)
@@ -143,41 +165,76 @@ class Order:
         if seat is not None and seat.running:
             seat.running, seat.ended = seat.running - 1, now
 
+    def answered(self, ask: Ask, seconds: float | None, *, was_there: bool | None) -> None:
+        """Take note of an answer of ``seconds``; ``was_there``: its head was. None: not known."""
+        if (head := self._heads.get((ask.owner, ask.head))) is None:
+            return
+        if seconds is not None:
+            head.answers.append(seconds)
+        if ask.has_copy and was_there is False:
+            head.copies = 0  # the server has dropped them, or was restarted
+
     @staticmethod
     def _is_late(ask: Ask, now: float) -> bool:
         return ask.until is not None and now >= ask.until
 
     def _longest(self, ask: Ask, terms: Terms) -> float:
         """Return the seconds to wait at most: no more than reading the head again would take."""
-        if terms.places is not None or not ask.head_seconds:
+        if terms.places is not None or terms.moves or not ask.head_seconds:
             return self._most
         return min(self._most, _BESIDE * ask.head_seconds)
 
     def _waits_for(self, ask: Ask, busy: list[Busy], terms: Terms, now: float) -> Ask | None:
         found = None
         if ask.head_seconds and (terms.shares or terms.moves):
-            found = self._reader(ask, [one for one in busy if _same(one.ask, ask)], terms)
+            same = [one for one in busy if _same(one.ask, ask)]
+            found = (self._reader if terms.shares else self._holder)(ask, same)
         if found is None and terms.places is not None:
             found = self._sitter(ask, terms.places, now)
         return found
 
     @staticmethod
-    def _reader(ask: Ask, same: list[Busy], terms: Terms) -> Ask | None:
+    def _reader(ask: Ask, same: list[Busy]) -> Ask | None:
         """Return the request for whose head ``ask`` should wait, None if waiting does not pay.
 
         Sent beside that request, the head would be read again, at half the speed.
         """
         assert ask.head_seconds is not None
-        if terms.shares:
-            if not all(one.is_reading for one in same):
-                return None
-            ways = [(one.left, one.ask) for one in same if one.left is not None]
-            worth = _BESIDE * ask.head_seconds
-        else:
-            ways = [(one.ends, one.ask) for one in same if one.ends is not None]
-            worth = ask.head_seconds
-        left, first = min(ways, key=lambda way: way[0], default=(worth, None))
+        if not all(one.is_reading for one in same):
+            return None
+        ways = [(one.left, one.ask) for one in same if one.left is not None]
+        worth = _BESIDE * ask.head_seconds
+        left, first = min(ways, key=_LEFT, default=(worth, None))
         return first if left < worth else None
+
+    def _holder(self, ask: Ask, same: list[Busy]) -> Ask | None:
+        """Return whose answer has to end for a copy of the head, if that is sooner than to read it.
+
+        The rest of that one's prefill is no loss: ``ask``'s own would come after it. An answer of
+        unknown length is expected to go on for as long as it, or one beside it, has so far.
+        """
+        assert ask.head_seconds is not None
+        head = self._head_of(ask, len(same))
+        if head.copies > len(same):
+            return None
+        usual = median(head.answers) if head.answers else None
+        longest = max((one.said for one in same), default=0.0)
+        ways = []
+        for one in same:
+            whole = usual if one.answer is None else one.answer
+            left = longest if whole is None or one.said >= whole else whole - one.said
+            ways.append((left, one.ask))
+        left, first = min(ways, key=_LEFT, default=(0.0, None))
+        return first if left < ask.head_seconds else None
+
+    def _head_of(self, ask: Ask, running: int) -> _Head:
+        """Return what is known of its head, of which each of those ``running`` has a copy."""
+        key = ask.owner, ask.head
+        head = self._heads[key] = self._heads.pop(key, _Head())
+        if len(self._heads) > _MOST_HEADS:
+            del self._heads[next(iter(self._heads))]
+        head.copies = max(head.copies, running)
+        return head
 
     def _sitter(self, ask: Ask, places: int, now: float) -> Ask | None:
         """Return a request whose place ``ask`` would take away, None if it has or gets another."""

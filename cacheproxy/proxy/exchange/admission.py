@@ -37,6 +37,10 @@ _SURELY = 1.5
 streamed, so that no first token shows it."""
 _LEAST = 256
 """Tokens of the shortest head that is examined: less than a block is not reused by servers."""
+_AT_FIRST = 500.0
+"""Prefill speed, tokens a second, assumed for a server whose heads move until a first token shows
+it: the first crowd comes before any answer. It is low, since waiting while another prompt is being
+read costs nothing."""
 _MOST_OF, _NEXT_TO_NOTHING = 0.5, 0.1
 """Shares of a head: reuse of at least the first proves sharing; of at most the second, none."""
 
@@ -68,6 +72,7 @@ class Admission:
         self._clock, self._url, self._profiling, self._store = clock, url, profiling, store
         self._speeds = speeds
         self._order = Order(most)
+        self._shown: float | None = None  # tokens a second until a first token, before any answer
         self._waiting: dict[Ask, Deferred[None]] = {}
         self._looking = LoopingCall(self._look)
         self._looking.clock = clock
@@ -89,9 +94,8 @@ class Admission:
         ask = delivery.ask = self._ask(delivery)
         working = self._working(now)
         if any(one.ask.head == ask.head for one in working) and ask.head is not None:
-            ask.is_read = self._is_read(delivery, ask)
-        if ask.head is not None and ask.seconds is not None and not ask.is_read:
-            ask.head_seconds = ask.share * ask.seconds
+            ask.is_read = self._is_read(delivery, ask, moves=terms.moves)
+        self._price(ask)
         self._go(self._order.comes(ask, working, terms, now))
         if ask not in self._order.line:
             return
@@ -124,6 +128,11 @@ class Admission:
         ask, usage, turn = delivery.ask, delivery.record.usage, delivery.turn
         if ask is None or usage.reused is None or not usage.prompt:
             return
+        if kind_of(self._profiling.profile).reuse.moves_heads:
+            writes = self._speeds(self._url)[1]
+            seconds = usage.output / writes if usage.output and writes else None
+            was_there = usage.reused >= _MOST_OF * ask.share * usage.prompt
+            self._order.answered(ask, seconds, was_there=was_there)
         before = None if turn is None or turn.lane is None else turn.lane.before
         if ask.was_taken and before is not None and before.tokens:
             self.beliefs.saw(TAKEN, usage.reused < _MOST_OF * before.tokens)
@@ -154,6 +163,8 @@ class Admission:
 
     def _look(self) -> None:
         now = self._clock.seconds()
+        for ask in self._order.line:
+            self._price(ask)
         self._go(self._order.look(self._working(now), self._terms(), now))
         if not self._waiting and self._looking.running:
             self._looking.stop()
@@ -175,7 +186,7 @@ class Admission:
         is_scarce = memory.has_ram is False or (memory.has_ram is None and self.beliefs.find(TAKEN))
         return Terms(
             shares=self._sharing is Shares.READ and profile.reuses is not False,
-            moves=kind.reuse.moves_heads and (memory.slots or 1) > 1,
+            moves=kind.reuse.moves_heads and (memory.slots or 1) > 1 and not is_scarce,
             places=memory.slots if is_scarce and kind.reuse.similarity else None,
         )
 
@@ -193,17 +204,27 @@ class Admission:
         )
         if turn.lane is not None and turn.lane.before is not None:
             ask.pause = max(0.0, record.wall - turn.lane.before.ended)
-        prompt, speed = turn.prompt, self._speeds(self._url)[0]
+        prompt = turn.prompt
         if prompt is not None and prompt.chars:
             head = _head_of(prompt, self._profiling.profile)
             body = record.received.json or {}
             others = repr([(name, body[name]) for name in PARAMETERS if name in body])
             chars = sum(len(segment.text) for segments in head[1:] for segment in segments)
-            tokens, ask.share = tokens_of(turn), chars / prompt.chars
-            ask.seconds = tokens / speed if speed else None
-            if ask.share * tokens >= _LEAST:
+            ask.tokens, ask.share = tokens_of(turn), chars / prompt.chars
+            if ask.share * ask.tokens >= _LEAST:
                 ask.head = head, others, record.received.path
+            self._price(ask)
         return ask
+
+    def _price(self, ask: Ask) -> None:
+        """Say what its prompt takes, by the speed that is known by now."""
+        reads = self._speeds(self._url)[0]
+        if reads is None and kind_of(self._profiling.profile).reuse.moves_heads:
+            reads = self._shown or _AT_FIRST
+        if reads and ask.tokens:
+            ask.seconds = ask.tokens / reads
+            is_there = ask.head is None or ask.is_read
+            ask.head_seconds = None if is_there else ask.share * ask.seconds
 
     def _working(self, now: float) -> list[Busy]:
         """Return the requests under way whose prompts the server evaluates."""
@@ -214,29 +235,36 @@ class Admission:
                 continue
             ask = one.ask = one.ask or self._ask(one)
             progress, left, relay = one.record.progress, ask.seconds, one.relay
+            is_whole = not wants_stream(one.record.received)
             begun = None if relay is None else relay.first_byte
             if begun is not None:
                 left = 0.0
+                if ask.tokens and not is_whole and (took := one.seconds_sent + begun - now) > 0:
+                    self._shown = ask.tokens / took
             elif progress is not None and reads:
                 left = (progress.total - progress.done) / reads
             elif left is not None:
                 left -= one.seconds_sent
-            is_whole = not wants_stream(one.record.received)
             is_past = is_whole and left is not None and left < (1 - _SURELY) * (ask.seconds or 0.0)
+            said = 0.0 if begun is None else now - begun
+            if is_whole and ask.seconds is not None:
+                to_read = ask.seconds * (1 - ask.share if ask.has_copy else 1)
+                said = max(0.0, one.seconds_sent - to_read)
             left = None if left is None else max(0.0, left)
-            lane = one.turn.lane
-            before = None if lane is None else lane.before
-            ends = None
-            if left is not None and before is not None and before.generated and writes:
-                ends = left + before.generated / writes - (0.0 if begun is None else now - begun)
-            found.append(Busy(ask, one.waits and not is_past, not is_whole, left, ends))
+            before = None if one.turn.lane is None else one.turn.lane.before
+            tokens = None if before is None else before.generated
+            answer = tokens / writes if tokens and writes else None
+            found.append(Busy(ask, one.waits and not is_past, not is_whole, left, said, answer))
         return found
 
-    def _is_read(self, delivery: Any, ask: Ask) -> bool:
-        """Whether the server already has the head: an answer with it has ended here lately."""
+    def _is_read(self, delivery: Any, ask: Ask, *, moves: bool) -> bool:
+        """Whether the server already has the head: an answer with it has ended here lately.
+
+        Where heads move, only a conversation's own is sure to be there: one with more behind it.
+        """
         turn, profile, wall = delivery.turn, self._profiling.profile, delivery.record.wall
-        lanes = self._store.mains()
-        if turn is not None and turn.lane is not None:
+        lanes = [] if moves else self._store.mains()
+        if turn is not None and turn.lane is not None and not (moves and ask.share >= _MOST_OF):
             lanes.append(turn.lane)
         for lane in lanes:
             before = lane.before

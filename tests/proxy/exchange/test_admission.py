@@ -2,16 +2,25 @@
 
 import json
 import signal
+import socket
 import threading
 import time
 
 import pytest
 
 from cacheproxy.core.kinds.profile import Shares
-from tests.proxy.exchange.test_holding import CHAT, TYPE, VLLM, session, word
+from tests.proxy.exchange.test_holding import CHAT, LLAMA, TYPE, VLLM, session, word
 from tests.proxy.harness import CHUNKED, LAST, Client, chunk, eventually, whole
 
 SGLANG = {b"GET /v1/models": json.dumps({"data": [{"id": "m", "owned_by": "sglang"}]}).encode()}
+
+
+def llama(slots):
+    """The pages of a llama-server."""
+    props = {"default_generation_settings": {"n_ctx": 65_536}, "total_slots": slots}
+    return {**LLAMA, b"GET /props": json.dumps(props).encode()}
+
+
 FAST, SLOW, DENSITY = 4000.0, 500.0, 4
 """Tokens a second, and characters of one."""
 HEAD = "You are an agent. " * 450
@@ -23,6 +32,7 @@ class Scripted:
 
     ``shares``: when others have it, too. ``evaluated``: tokens of prompts, by the user's text.
     ``answers``: seconds that an answer takes. ``gate``: no prompt is read before it is set.
+    ``stops``: what it is at by then is cut off, once.
     """
 
     def __init__(self, *, shares=Shares.READ, answers=0.3, speed=FAST, pages=SGLANG):
@@ -30,6 +40,7 @@ class Scripted:
         self.known, self.evaluated, self.order = set(), {}, []
         self.reading, self.gate = threading.Lock(), threading.Event()
         self.gate.set()
+        self.stops = False
 
     def __call__(self, peer, received):
         page = self.pages.get(received.line.rpartition(b" ")[0])
@@ -38,11 +49,15 @@ class Scripted:
             return
         texts = [each["content"] for each in json.loads(received.body)["messages"]]
         self.order.append(texts[1])
-        known = self.known.copy()
+        known = self.found(texts)
         if self.shares is Shares.READING:
             self.learn(texts)
         with self.reading:
             self.gate.wait(60)
+            if self.stops:
+                self.stops = False
+                peer.sock.shutdown(socket.SHUT_RDWR)
+                return
             cached = max((len(one) for one in known if "".join(texts).startswith(one)), default=0)
             tokens = [len("".join(texts)) // DENSITY, cached // DENSITY]
             time.sleep((tokens[0] - tokens[1]) / self.speed)
@@ -54,10 +69,36 @@ class Scripted:
         details = {"cached_tokens": tokens[1]}
         usage = {"prompt_tokens": tokens[0], "completion_tokens": 1, "total_tokens": tokens[0] + 1}
         last = word("!", "stop", usage={**usage, "prompt_tokens_details": details})
+        self.over(texts)
         peer.send(chunk(last + b"data: [DONE]\n\n") + LAST)
+
+    def found(self, texts):
+        return self.known.copy()
+
+    def over(self, texts):
+        pass
 
     def learn(self, texts):
         self.known |= {"".join(texts[:end]) for end in range(1, len(texts) + 1)}
+
+
+class Slots(Scripted):
+    """A llama-server of four slots: what an answer leaves behind serves one request."""
+
+    def __init__(self, **how):
+        super().__init__(pages=llama(4), shares=Shares.NEVER, **how)
+        self.free = []
+
+    def found(self, texts):
+        for count in range(len(texts), 0, -1):
+            for one in self.free:
+                if one[:count] == texts[:count]:
+                    self.free.remove(one)
+                    return {"".join(texts[:count])}
+        return set()
+
+    def over(self, texts):
+        self.free.append(texts)
 
 
 def body(text, *more, head=HEAD, stream=True):
@@ -100,6 +141,24 @@ def crowd(address, agents, pause=0.1):
     for thread in threads:
         thread.join()
     return time.monotonic() - begun
+
+
+def test_a_head_that_serves_one_at_a_time_goes_from_answer_to_answer(start, upstream):
+    """From the first crowd on, whose server's speed nobody knows, as long as answers are short."""
+    upstream.reset(direct := Slots(answers=0.05))
+    crowd(("127.0.0.1", upstream.port), 4)
+    proxy = start(through := Slots(answers=0.05))
+    crowd(proxy.address, 4)
+    tokens, most = (sum(each.evaluated.values()) for each in (through, direct))
+    assert tokens < 0.6 * most
+    assert "waited" in proxy.output
+
+
+def test_fifty_agents_at_once_all_get_their_answers(start):
+    proxy = started(start, server := Scripted(answers=0.1))
+    crowd(proxy.address, 50, pause=0.0)
+    assert sum(server.evaluated.values()) < 2 * 2025
+    assert not running(proxy)
 
 
 @pytest.mark.parametrize("agents", [2, 4])
@@ -175,10 +234,23 @@ def stops(proxy, server, first, second):
     proxy.signal(signal.SIGTERM)
 
 
-@pytest.mark.parametrize("then", [lets_the_first_go, reloads, stops])
-def test_who_waits_goes_when_what_it_waits_for_is_over(kept_back, then):
+def stops_the_server(proxy, server, first, second):
+    server.stops = True
+    server.gate.set()
+    assert first.answer().status == 502
+
+
+def never_ends(proxy, server, first, second):
+    """Nothing else happens: it goes when its time is over."""
+
+
+@pytest.mark.parametrize(
+    ("then", "most"),
+    [(lets_the_first_go, 20), (reloads, 20), (stops, 20), (stops_the_server, 20), (never_ends, 2)],
+)
+def test_who_waits_goes_when_what_it_waits_for_is_over(kept_back, then, most):
     """Its reader leaves, the settings are read anew, the proxy stops once answers have ended."""
-    proxy, server, first, second = kept_back("--hold", "0")
+    proxy, server, first, second = kept_back("--hold", "0", "--crowd-wait", str(most))
     begun = time.monotonic()
     then(proxy, server, first, second)
     eventually(lambda: server.order == ["one", "two"])
