@@ -32,11 +32,11 @@ _MARKS = [each.end for each in DIALECTS if each.end is not None]
 _DONE = frozenset(each.done for each in _MARKS if each.done)
 _ENDS = frozenset(name.encode() for each in _MARKS for name in each.events)
 """Types of the events that end a stream; ``_DONE``: data of such events."""
-_HINTS = (
-    *(b'"timings"', *{each.hint for each in USAGES if each.hint}),
-    *(*_FAILS, *_DONE, *(b'"%b"' % name for name in _ENDS)),
-)
-"""Texts in messages with counts outside of "usage", in failures, and in ends."""
+_HINTS = (b'"timings"', *{each.hint for each in USAGES if each.hint}, *_FAILS)
+"""Texts in messages with counts outside of "usage", and in failures."""
+_AT_END = (*_DONE, *(b'"%b"' % name for name in _ENDS))
+"""Texts in the last ``_TAIL`` bytes of an end without counts; other ends have these anyway."""
+_TAIL = 64
 _SHORT = 8 << 10
 """Bytes of an answer without content at most: its opening and end take fewer."""
 _MOST_READ, _MOST_WAITING, _LONGEST_WAITING = 64, 8, 16 << 10
@@ -205,8 +205,12 @@ def _may_tell(text: bytes) -> bool:
     usages = text.count(b'"usage"')
     if usages and usages > text.count(b'"usage":null') + text.count(b'"usage": null'):
         return True
-    for hint in _HINTS:  # noqa: SIM110 (any() would make a generator for each event)
+    for hint in _HINTS:
         if hint in text:
+            return True
+    tail = text[-_TAIL:]
+    for end in _AT_END:  # noqa: SIM110 (any() would make a generator for each event)
+        if end in tail:
             return True
     return False
 
