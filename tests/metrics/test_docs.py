@@ -228,7 +228,7 @@ def scrape(proxy):
 
 @pytest.mark.slow
 def test_a_real_scrape_has_every_metric_with_its_labels(scraped):
-    """Each metric of the table, and nothing that is not in it; in this scrape nobody had to wait."""
+    """Each metric of the table, and no other; in this scrape nobody had to wait."""
     found = parsed(scraped)
     assert {name for name, _ in found} == set(SERIES) - {"cacheproxy_queued_seconds_total"}
     for name, labels in found:
