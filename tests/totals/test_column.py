@@ -53,7 +53,7 @@ def test_a_row_in_the_table_is_all_that_the_file_its_sums_and_its_pages_need(tmp
     keep(store, record())
     store.connection.close()
     package = shutil.copytree(PACKAGE, tmp_path / "changed" / "cacheproxy")
-    table = package / "record" / "kept.py"
+    table = package / "record" / "columns.py"
     text = table.read_text()
     assert text.count(OUTPUT) == 1
     table.write_text(text.replace(OUTPUT, OUTPUT + WRITTEN))
