@@ -139,6 +139,7 @@ class Answer(Protocol):
         else:
             is_there = self.state is AnswerState.PREFILLING and connection.kept is not None
             may_be = is_there and (connection.head.status == 200 or self.is_refusal)
+            may_be = may_be and self.attempt.translated is None  # it is translated once
         if not may_be or not self.holding.takes(self, delivery.record, delivery.gone):
             return False
         return delivery.relay is None or delivery.relay.detach()
