@@ -69,8 +69,8 @@ def _taken(turns: list[Exchange]) -> Iterator[tuple[Crowd, Exchange, int]]:
     """Yield turns whose cache another conversation took, and the tokens that they lost."""
     last: dict[_Conversation, int] = {}
     for number, turn in enumerate(turns):
-        before, mine = last.get(_conversation(turn)), _conversation(turn)
-        last[mine] = number
+        mine = _conversation(turn)
+        before, last[mine] = last.get(mine), number
         verdict, lost = turn.verdict, turn.lost
         if before is None or verdict is None or verdict.reason is not Reason.EVICTED or not lost:
             continue

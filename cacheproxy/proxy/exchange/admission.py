@@ -117,9 +117,8 @@ class Admission:
                 early.cancel()
 
     def left(self, delivery: Any) -> None:
-        """Take note that ``delivery`` left the server; admit the requests that waited for it."""
-        if delivery.ask is not None:
-            self._order.ended(delivery.ask, self._clock.seconds())
+        """Take note that ``delivery``, which has an ``ask``, left; admit who waited for it."""
+        self._order.ended(delivery.ask, self._clock.seconds())
         if self._waiting:
             self._look()
 
