@@ -73,6 +73,11 @@ def send(proxy, body):
     return proxy.ask(PATHS["messages"], json.dumps(body).encode())
 
 
+def upstream(proxy):
+    """Return what the dashboard shows of the server, which it looks at from time to time."""
+    return proxy.page("data?window=15m")["upstream"]
+
+
 @pytest.fixture(autouse=True)
 def _nothing_stays():
     """A command puts the kinds in force in its process, which is ours here."""
@@ -114,12 +119,12 @@ def test_its_counters_and_a_restart_are_read_from_its_own_pages(start):
     """Without /metrics; the page of its version may change while it runs."""
     status = dict(STATUS)
     server = example(status)
-    proxy = start(server)
-    upstream = proxy.page("health")["upstream"]
-    assert (upstream["metrics"], upstream["running"]) == ("on", 3)
+    proxy = start(server, PLUGIN, "--poll", "0.05")
+    eventually(lambda: upstream(proxy).get("metrics") == "on")
+    assert upstream(proxy)["running"] == 3
     status["/info"] = STATUS["/info"] | {"boot": "b"}
     eventually(lambda: proxy.page("health")["profile"]["start"] == "b")
-    assert proxy.page("health")["upstream"]["metrics"] == "on"
+    assert upstream(proxy)["metrics"] == "on"
 
 
 def test_a_built_in_kind_is_not_asked_for_the_pages_of_a_plugin(start):
