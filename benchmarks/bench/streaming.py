@@ -20,6 +20,14 @@ RATE = 50
 def measure(targets: list[Target], run: Run) -> None:
     """Every round goes over all targets, of which the first is the direct way."""
     body, plan = run.bodies["80 KB"], run.plan
+    for target in targets:
+        # A proxy may first try out the server with the request's headers: an answer without end,
+        # which they ask the upstream for, would hold up all streams.
+        try:
+            with Streams(target.port, body, 1, "flood 1") as streams:
+                streams.begin()
+        except (OSError, RuntimeError) as error:
+            run.note(target.name, f"first stream: {error!r}")
     for count in COUNTS:
         for number in range(plan.stream_rounds):
             found = {}
