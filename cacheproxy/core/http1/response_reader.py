@@ -26,8 +26,9 @@ _MOST_FRAMING = 64
 one byte may have 24 and an extension."""
 _NO_LENGTH = "the upstream's Content-Length is not a valid number"
 _BROKEN = "the upstream's chunk framing is broken"
-_CHUNK = b""
-"""Mark among the pieces for a chunk's size line, which comes before data, or before trailers."""
+_TRAILER = re.compile(r"header|Content-Length|Transfer-Encoding|LF after CR\Z")
+"""Pattern of llhttp's reasons to refuse a trailer, none of which it has to refuse a chunk. (A
+callback for the size line before the trailers would be called for each chunk.)"""
 _CHUNKED_HEAD = b"HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
 """Head given to llhttp before the chunks, whatever the real one was."""
 
@@ -184,11 +185,7 @@ class ResponseReader:
             head.length = None
             self._state = _State.CHUNKS
             ended = partial(self._ended.append, True)
-            callbacks = SimpleNamespace(
-                on_body=self._pieces.append,
-                on_chunk_header=partial(self._pieces.append, _CHUNK),
-                on_message_complete=ended,
-            )
+            callbacks = SimpleNamespace(on_body=self._pieces.append, on_message_complete=ended)
             self._chunks = HttpResponseParser(callbacks)
             self._chunks.set_dangerous_leniencies(lenient_spaces_after_chunk_size=True)
             self._chunks.feed_data(_CHUNKED_HEAD)
@@ -205,13 +202,12 @@ class ResponseReader:
         assert chunks is not None
         try:
             chunks.feed_data(data)
-        except HttpParserError:
-            # Right after a size line, any byte is a chunk's data: only a trailer can be wrong.
-            if not self._ended and pieces[-1:] != [_CHUNK]:
+        except HttpParserError as error:
+            if not self._ended and _TRAILER.search(str(error)) is None:
                 raise ResponseError(_BROKEN) from None
             self._ended.append(True)
-        body = pieces[1] if len(pieces) == 2 and not pieces[0] else b"".join(pieces)
-        del pieces[: -1 if pieces[-1:] == [_CHUNK] else None]
+        body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        pieces.clear()
         self._framing += len(data) - len(body) * _MOST_FRAMING
         if self._framing > LONGEST_HEAD:
             raise ResponseError(_BROKEN)

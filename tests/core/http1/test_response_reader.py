@@ -143,10 +143,12 @@ TRAILERS = (
     *(b"Content-Length: " + value for value in (b"5", b"6", b"five", b"5\r\nContent-Length: 6")),
     *(
         b"Transfer-Encoding: gzip",
+        b"Transfer-Encoding: \r\ngzip",
         b"Connection: upgrade\r\nUpgrade: x",
         b"X: 1\r\nContent-Length: 0",
     ),
     *(b"nonsense", b": value", b" X: 1", b"X Y: 1", b"X: a\0b", b"X: a\rY: b"),
+    b"X:\r Y: b",
     *(b"X: y\n", b"\n", b"X: y\r\nnonsense"),
 )
 
