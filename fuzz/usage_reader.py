@@ -16,7 +16,7 @@ from tests.core import counting
 
 TYPES = ["text/event-stream", "application/json", "application/x-ndjson", "json event-stream"]
 LONGEST = usage_reader._LONGEST_KEPT
-TOGETHER = usage_reader._TOGETHER
+LATE, TOGETHER = usage_reader._LATE, usage_reader._TOGETHER
 
 
 def read(content_type: str, pieces: list[bytes]) -> Usage:
@@ -28,10 +28,11 @@ def read(content_type: str, pieces: list[bytes]) -> Usage:
 
 
 def one(data: bytes) -> None:
-    """The first byte says where to cut, what it is called, and how narrow the limit is."""
+    """The first byte says where to cut, what it is called, and how narrow the limits are."""
     at, data = data[0] if data else 0, data[1:]
     usage_reader._LONGEST_KEPT = 40 if at >= 128 else LONGEST
     usage_reader._TOGETHER = TOGETHER
+    usage_reader._LATE = 100 if at % 8 >= 4 else LATE
     content_type = TYPES[at % 4]
     whole = read(content_type, [data])
     usage_reader._TOGETHER = at % 64

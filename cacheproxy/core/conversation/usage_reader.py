@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -25,18 +25,22 @@ _MOST_UNPACKED = 64 << 20
 """Bytes of a decompressed body at most."""
 _MOST_AT_ONCE = 1 << 20
 """Bytes of one decompressed piece at most: more would block the reactor too long."""
-_FAILS = (b'"error"', b'"incomplete"', b'"failed"', b'"cancelled"', b'"blockReason"')
-"""Texts of which a message that reports a failure has at least one."""
-_FAILING = re.compile(b"|".join(_FAILS))
+_ERROR = b'"error"'
+_FAILS = (b'"incomplete"', b'"failed"', b'"cancelled"', b'"blockReason"')
+"""Texts of which a message that reports a failure has at least one, if it has no ``_ERROR``."""
+_FAILING = re.compile(b"|".join((_ERROR, *_FAILS)))
 _MARKS = [each.end for each in DIALECTS if each.end is not None]
 _DONE = frozenset(each.done for each in _MARKS if each.done)
 _ENDS = frozenset(name.encode() for each in _MARKS for name in each.events)
 """Types of the events that end a stream; ``_DONE``: data of such events."""
 _HINTS = (b'"timings"', *{each.hint for each in USAGES if each.hint}, *_FAILS)
-"""Texts in messages with counts outside of "usage", and in failures."""
+"""Texts in messages with counts outside of "usage", and in failures; such come last."""
 _AT_END = (*_DONE, *(b'"%b"' % name for name in _ENDS))
 """Texts in the last ``_TAIL`` bytes of an end without counts; other ends have these anyway."""
 _TAIL = 64
+_LATE = 4 << 10
+"""Last bytes of a body, whose messages are searched for ``_HINTS`` and ends, too: each search costs
+a quarter of what the relaying costs."""
 _SHORT = 8 << 10
 """Bytes of an answer without content at most: its opening and end take fewer."""
 _MOST_READ, _MOST_WAITING, _LONGEST_WAITING = 64, 8, 16 << 10
@@ -86,15 +90,14 @@ class UsageReader:
                 self._first = None
         if self._messages.is_one:
             self._messages.feed(data)
-        elif len(self._waiting) + len(data) < _TOGETHER:
+        elif len(self._waiting) + len(data) < _LATE + _TOGETHER:
             self._waiting += data
         else:
-            self._look(data)
+            self._look_early(data)
 
     def close(self) -> Usage:
         """Return the usage once the body has ended, whole or cut off."""
-        if self._waiting:
-            self._look()
+        self._look_late()
         if self._unread:
             self._release()
         if not self._messages.is_stream:
@@ -118,14 +121,14 @@ class UsageReader:
         ending = self._ending
         if self._off or ending is None:
             return False
-        self._look()
+        self._look_late()
         rest = self._messages.rest()
         if self._messages.is_one:
             return bool(rest) and not _is_json(rest[0].data)
         if not (rest or self._messages.is_stream):
             return False
         for message in rest:
-            self._read(message)
+            self._read(message, _may_tell)
         return not ending.is_seen
 
     def _unpacked(self, unpacker: Unpacker, data: bytes) -> bytes:
@@ -143,19 +146,28 @@ class UsageReader:
         self._off = True
         return b""
 
-    def _look(self, data: bytes = b"") -> None:
-        """Read those of the received messages that may matter; most do not."""
+    def _look_early(self, data: bytes = b"") -> None:
+        """Look at the received messages, except for those in the last ``_LATE`` bytes."""
         data = bytes(self._waiting) + data
-        self._waiting.clear()
-        only = _may_tell if self._ending is None else self._matters
-        for message in self._messages.feed(data, only):
-            self._read(message)
+        self._waiting[:] = data[-_LATE:]
+        self._look(data[:-_LATE], _may_tell_early)
 
-    def _matters(self, text: bytes) -> bool:
+    def _look_late(self) -> None:
+        """Look at all received messages: no more come."""
+        if len(self._waiting) > _LATE:
+            self._look_early()
+        if self._waiting:
+            self._look(bytes(self._waiting), _may_tell)
+            self._waiting.clear()
+
+    def _look(self, data: bytes, tells: Callable[[bytes], bool]) -> None:
+        """Read those messages that may matter, by ``tells`` or as the end; most do not."""
         ending = self._ending
-        return _may_tell(text) or (ending is not None and ending.may_be_in(text))
+        only = tells if ending is None else lambda text: tells(text) or ending.may_be_in(text)
+        for message in self._messages.feed(data, only):
+            self._read(message, tells)
 
-    def _read(self, message: Event) -> None:
+    def _read(self, message: Event, tells: Callable[[bytes], bool]) -> None:
         """Read a message, or let it wait: of many with counts, the last ones have the totals.
 
         Servers that count in every event would otherwise cost in proportion to the answer.
@@ -164,7 +176,7 @@ class UsageReader:
         is_long = len(text) > _LONGEST_KEPT
         if self._ending is not None:
             self._ending.see(message.type, b"" if is_long else text)
-        if is_long or not (text in _DONE or _may_tell(text)):
+        if is_long or not tells(text):
             return
         self._counted += 1
         is_read = self._counted <= _MOST_READ or len(text) > _LONGEST_WAITING
@@ -196,14 +208,21 @@ class UsageReader:
             self._usage = found if self._usage is NOTHING else self._usage.merged(found)
 
 
+def _may_tell_early(text: bytes) -> bool:
+    """Whether ``text`` may have usage or an error. Most events have none, or a null."""
+    if _ERROR in text:
+        return True
+    usages = text.count(b'"usage"')
+    return usages > 0 and usages > text.count(b'"usage":null') + text.count(b'"usage": null')
+
+
 def _may_tell(text: bytes) -> bool:
-    """Whether ``text`` may have usage, a failure or an end. Most events have none, or a null.
+    """Whether ``text`` may have usage, a failure or an end.
 
     One of these keys is in all messages that ``usage_of`` finds counts in. Long words are found
     faster than short ones.
     """
-    usages = text.count(b'"usage"')
-    if usages and usages > text.count(b'"usage":null') + text.count(b'"usage": null'):
+    if _may_tell_early(text):
         return True
     for hint in _HINTS:
         if hint in text:

@@ -214,8 +214,11 @@ bodies = st.one_of(
 )
 
 
-together = st.sampled_from([0, 50, reader_module._TOGETHER])
-"""Below how many bytes chunks are looked at together."""
+regions = st.tuples(
+    st.sampled_from([0, 50, reader_module._TOGETHER]),
+    st.sampled_from([9, 300, reader_module._LATE]),
+)
+"""Below how many bytes chunks are looked at together; how many last ones are searched for all."""
 
 
 @given(
@@ -223,18 +226,56 @@ together = st.sampled_from([0, 50, reader_module._TOGETHER])
     st.sampled_from([SSE, JSON, NDJSON, "", "json event-stream ndjson"]),
     cuts,
     st.integers(0, 200) | st.just(reader_module._LONGEST_KEPT),
-    together,
+    regions,
 )
-def test_any_bytes_in_any_chunks_give_the_same_usage(body, content_type, places, longest, together):
+def test_any_bytes_in_any_chunks_give_the_same_usage(body, content_type, places, longest, regions):
     """Nothing raises; how the bytes were cut does not matter, nor what is too long to be read."""
+    together, late = regions
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reader_module, "_LONGEST_KEPT", longest)
+        patch.setattr(reader_module, "_LATE", late)
         whole = read(content_type, body)
         patch.setattr(reader_module, "_TOGETHER", together)
         if longest > 200:
             patch.setattr(reader_module, "_MOST_READ", together)  # the rest is held for a while
         assert read(content_type, *cut(body, places)) == whole
         assert read(content_type, *one_by_one(body)) == whole
+
+
+DELTA = {"type": "content_block_delta", "delta": {"text": 'a \\"error\\" and \\"usage\\"'}}
+CHUNK = {"choices": [{"delta": {"content": "failed, cancelled"}}], "usage": None}
+FILTERED = {"incomplete_details": {"reason": "filter"}, "instructions": "y" * 300}
+LATE = {
+    "an error": ([START, DELTA, {"type": "error", "error": {"message": "no"}}], True, 100_298),
+    "an early one": ([CHUNK, {"error": {"message": "no"}}, *[CHUNK] * 9, "[DONE]"], True, None),
+    "a choice's": ([CHUNK, {"choices": [{"finish_reason": "error"}]}, "[DONE]"], True, None),
+    **{
+        status: ([DELTA, {"type": f"response.{status}", "response": whole}], True, None)
+        for status in ("failed", "incomplete", "cancelled")
+        for whole in [{"status": status, **FILTERED}]
+    },
+    "a refused prompt": ([CHUNK, {"promptFeedback": {"blockReason": "SAFETY"}}], True, None),
+    "counts, then an end": ([CHUNK, {"usage": CHAT_USAGE}, "[DONE]"], False, 2006),
+    "times": ([CHUNK, {"choices": [], "timings": TIMINGS}, "[DONE]"], False, 237),
+    "an end, then an error": ([DELTA, {"type": "message_stop"}, {"error": "no"}], False, None),
+    "a [DONE], then an error": ([CHUNK, "[DONE]", {"error": "no"}], False, None),
+}
+
+
+@pytest.mark.parametrize("name", LATE)
+def test_failures_ends_and_counts_are_found_wherever_the_body_is_split(name, monkeypatch):
+    """Also behind more bytes than are looked at together, and with both line ends."""
+    (first, *more), has_failed, prompt = LATE[name]
+    monkeypatch.setattr(reader_module, "_LATE", 200)
+    monkeypatch.setattr(reader_module, "_TOGETHER", 60)
+    for end in (b"\n", b"\r\n"):
+        body = events(*[first] * 4, *more).replace(b"\n", end)
+        for at in range(len(body)):
+            reader = UsageReader(SSE)
+            for piece in (body[:at], body[at:]):
+                reader.feed(piece)
+            assert reader.close().prompt == prompt, at
+            assert (reader.failure is not None) == has_failed, at
 
 
 def test_a_cut_body_has_the_usage_it_came_to():
