@@ -3,7 +3,7 @@
     python -m benchmarks.crowds [--only TURNS] [--slots 1 4] [--holding]
 
 Each cell has a server of its own, on a tiny random model, so that nothing is left from the one
-before. The table is the one of docs/servers.md and of cacheproxy/core/kinds/crowds.py (ten
+before. The table is the one of benchmarks/README.md and of cacheproxy/core/kinds/crowds.py (ten
 minutes). ``--holding``: instead, agents that start together on four slots, sent at once, held back
 until the first answer has ended, or one after the other: tokens, and seconds to the first and to
 the last answer as shares of those sent at once (twenty minutes).

@@ -37,17 +37,14 @@ def cacheproxy_client() -> Client:
     A module may set ``CLIENT`` instead.
 
     Called once, at start-up. The package's rules and its hooks cacheproxy_normalize and
-    cacheproxy_session see this client's requests alone. A mark is something that the client itself
-    writes, at a fixed place: the beginning of its user agent, a header that it alone sends, the
-    beginning of its system text, or a line of its system text outside of fenced code. The prompt is
-    searched only up to the first user message, only on paths of APIs that cacheproxy knows, and
-    only if the user agent names no other installed client: gateways send a user agent of their own.
-    A request is identified at most once per package, before the package's first edit.
+    cacheproxy_session see this client's requests alone. The prompt is searched for marks only up to
+    the first user message, only on paths of APIs that cacheproxy knows, and only if the user agent
+    names no other installed client: gateways send a user agent of their own. A request is
+    identified at most once per package, before the package's first edit.
 
     A package that has rules, cacheproxy_normalize or cacheproxy_session, but names no client, is
     not loaded. ``Client("*")`` stands for all clients; a rule with a ``client`` of its own edits
-    that client's requests. Sessions, metrics, the log and ``client = "…"`` in the config file use
-    the client's ``name``.
+    that client's requests.
     """
     raise NotImplementedError
 
@@ -59,10 +56,9 @@ def cacheproxy_rules() -> Iterable[Normalizer]:
     A module may set ``RULES`` instead.
 
     Called once, at start-up, for at most 1,000 rules. They edit requests of the package's client
-    alone. Each has a name of its own, by which users switch it on and off (``enable``,
-    ``disable``), and which the log and the counters use. Rules run in the order given; packages run
-    in the order of their entry-point names. If two packages use the same name, the proxy does not
-    start, and one line names both.
+    alone, in the order given; packages run in the order of their entry-point names. Users switch a
+    rule on and off by its name (``enable``, ``disable``). If two packages use the same name, the
+    proxy does not start, and one line names both.
     """
     raise NotImplementedError
 
@@ -71,7 +67,7 @@ def cacheproxy_rules() -> Iterable[Normalizer]:
 def cacheproxy_normalize(request: Request, previous: Request | None) -> Iterable[Edit] | None:
     """Return the edits that make ``request`` constant where it was volatile, or None.
 
-    Use it for edits that a rule cannot express. Called for every request of the package's client
+    For edits that a rule cannot express. Called for every request of the package's client
     whose body is a JSON object and whose upstream is local (or ``edit_remote`` is on), in a thread,
     for up to three requests at a time, unless it is marked with ``cacheproxy.quick``. Each plugin
     is called on its own and gets its own parsed JSON of the earlier ones' result; ``request.json``
@@ -83,9 +79,8 @@ def cacheproxy_normalize(request: Request, previous: Request | None) -> Iterable
     returned.
 
     A plugin is left out of a request if it raises, returns an edit that cannot be made or more than
-    10,000 edits, or takes longer than 1 s plus 0.25 s per MiB of body. This is counted and logged
-    under its name, and the request goes on. After three slow calls in a row it is not called until
-    the next reload (SIGHUP).
+    10,000 edits, or takes longer than 1 s plus 0.25 s per MiB of body; this is counted and logged
+    under its name. After three slow calls in a row it is not called until the next reload (SIGHUP).
     """
     raise NotImplementedError
 
@@ -128,13 +123,11 @@ def cacheproxy_setup(need: Need) -> Setup:
     """Return the settings with which the client uses the proxy, for ``cacheproxy env`` and ``run``.
 
     The client is found by its name (cacheproxy_client, without which the package is not loaded) or
-    by the package's. ``need`` holds the proxy's URL, the token and the key if there are any, the
-    model and its context window, as far as they are known; ``need.serves(path)`` sends the server a
-    request. The result depends on ``need``, and on the place of the user's own file; nothing is
-    written. It has variables of a shell, or a part of the client's configuration file; a file holds
-    no secret, it names a variable. ``launch`` has the command with which ``cacheproxy run`` starts
-    the client, which leaves nothing behind. A hook that raises ends the command with one line that
-    names the plugin.
+    by the package's. The result depends on ``need``, and on the place of the user's own file;
+    nothing is written. It has variables of a shell, or a part of the client's configuration file; a
+    file holds no secret, it names a variable. ``launch`` has the command with which ``cacheproxy
+    run`` starts the client, which leaves nothing behind. A hook that raises ends the command with
+    one line that names the plugin.
     """
     raise NotImplementedError
 

@@ -1,7 +1,7 @@
 """Crowds: the cost of several conversations at one llama-server, and the settings that fit them.
 
 The costs were measured on llama.cpp (xllamacpp 2026.10, full attention) by
-``benchmarks/crowds.py``, each on a fresh server. docs/servers.md shows the same table.
+``benchmarks/crowds.py``, each on a fresh server. benchmarks/README.md shows the same table.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import pytest
 from cacheproxy.core.kinds.crowds import MEASURED, SIMILARITIES, Crowd, CrowdSetting, setting_for
 from cacheproxy.core.kinds.profile import Memory
 
-MANUAL = (Path(__file__).parents[3] / "docs" / "servers.md").read_text("utf-8")
+MANUAL = (Path(__file__).parents[3] / "benchmarks" / "README.md").read_text("utf-8")
 ONE, NINE, FIVE = "--parallel 1", "--slot-prompt-similarity 0.9", "--slot-prompt-similarity 0.5"
 RAM = "--cache-ram 8192"
 BY_TURNS, ALIKE, MAIN, START = Crowd.TURNS, Crowd.HEAD, Crowd.SUBAGENTS, Crowd.TOGETHER
