@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
 
 from cacheproxy import hookimpl, quick
 from cacheproxy.core.prompt.request import Request
@@ -73,6 +74,7 @@ def loaded(block: tuple[str, ...] = (), earlier: Packages | None = None) -> Pack
     return Packages(package for package in found if package.name not in theirs)
 
 
+@cache
 def others() -> list[str]:
     """The names of the packages that happen to be installed here."""
     return [

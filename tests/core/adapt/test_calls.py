@@ -238,7 +238,7 @@ def histories(draw):
     return asked(path, draw(st.lists(st.sampled_from([*COMMON, *PIECES[path]]), max_size=7)))
 
 
-@settings(max_examples=300)
+@settings(max_examples=6 * settings().max_examples)
 @given(histories(), st.sets(st.sampled_from(sorted(ALL))))
 def test_any_history_is_healed_once_and_keeps_all_texts(sent, kinds):
     """Nothing raises; healed again it is the same; what was said and returned is still there."""
