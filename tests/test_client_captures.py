@@ -117,6 +117,7 @@ def test_what_the_rules_make_of_it(path):
     golden.agrees(file, capture_name(path), "\n".join(described(path)))
 
 
+@pytest.mark.slow  # placing itself: tests/core/adapt
 @pytest.mark.parametrize("path", CLAUDES, ids=capture_name)
 def test_placed_no_system_message_is_left_but_the_head(path):
     """Joined, users and the assistant alternate, and results follow their calls; turns extend."""
