@@ -12,6 +12,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -111,13 +112,14 @@ def log() -> Iterator[list[str]]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Take few examples for the quick tests, and signals as in the foreground.
+    """Take few examples for the quick tests, files in our order, signals as in the foreground.
 
     ``nohup``, and a shell that puts us into the background, let us ignore some, and the programs
     that we start would inherit that.
     """
     if _is_quick(config):
         settings.load_profile("quick")
+    config.option.loadscopereorder = False  # pytest-xdist would begin with the most tests
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
@@ -139,17 +141,24 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if is_slow else None
 
 
+@cache
+def _is_slow(path: Path) -> bool:
+    folders = path.relative_to(HERE.parent).parts[1:-1]
+    return bool(SLOW_FOLDERS.intersection(folders)) or path.name == "test_sdk.py"
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is slow by its folder and by its fixtures; some modules say it themselves."""
+    """Mark what is slow by its folder and by its fixtures; slow modules come first."""
     for item in items:
-        folders = item.path.relative_to(HERE.parent).parts[1:-1]
         if (
-            SLOW_FOLDERS.intersection(folders)
-            or item.path.name == "test_sdk.py"
+            _is_slow(item.path)
             or SLOW_FIXTURES.intersection(getattr(item, "fixturenames", ()))
             or item.get_closest_marker("nightly")
         ):
             item.add_marker("slow")
+    # Workers take files in this order: a long one at the end would leave the others without work.
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
 
 
 def pytest_collection_finish() -> None:
