@@ -11,6 +11,7 @@ No request waits for another owner's: one person's requests have no effect on an
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
@@ -40,6 +41,7 @@ class Terms(NamedTuple):
     """Whether a head serves other requests as soon as it has been read, but not while it is."""
     moves: bool = False  #: whether a head serves one request at a time, until its answer ends
     places: int | None = None  #: number of prompts that it retains; None: enough
+    room: float = math.inf  #: tokens of prompts that it retains in all, if ``places`` is known
 
 
 @dataclass(eq=False, slots=True)
@@ -62,6 +64,7 @@ class Ask:
     since: float = 0.0  #: when it came, in seconds of a monotonic clock
     until: float | None = None  #: when it goes at the latest; None: it has not waited
     waits_for: Ask | None = None  #: the request that it waits for
+    more: int = 0  #: number of further requests that have what it waits for
     pause: float | None = None  #: seconds since its conversation's last answer, None if not known
     was_taken: bool = False  #: whether another conversation had taken its place before
     beside: Shares | None = None
@@ -133,9 +136,9 @@ class Order:
         """Return the waiting requests to be sent now, in their order; they count as sent."""
         busy, gone = list(working), list[Ask]()
         for ask in tuple(self.line):
-            other = None if self._is_late(ask, now) else self._waits_for(ask, busy, terms, now)
-            if other is not None:
-                ask.waits_for = other
+            others = [] if self._is_late(ask, now) else self._waits_for(ask, busy, terms, now)
+            if others:
+                ask.waits_for, ask.more = others[0], len(others) - 1
                 if ask.until is None:
                     ask.until = now + self._longest(ask, terms)
                 continue
@@ -184,31 +187,30 @@ class Order:
             return self._most
         return min(self._most, _BESIDE * ask.head_seconds)
 
-    def _waits_for(self, ask: Ask, busy: list[Busy], terms: Terms, now: float) -> Ask | None:
-        found = None
+    def _waits_for(self, ask: Ask, busy: list[Busy], terms: Terms, now: float) -> list[Ask]:
+        """Return the requests that have what ``ask`` waits for, none if it goes."""
+        found: list[Ask] = []
         if ask.head_seconds and (terms.shares or terms.moves):
             same = [one for one in busy if _same(one.ask, ask)]
             found = (self._reader if terms.shares else self._holder)(ask, same)
-        if found is None and terms.places is not None:
-            found = self._sitter(ask, terms.places, now)
+        if not found and terms.places is not None:
+            found = self._sitters(ask, terms.places, terms.room, now)
         return found
 
     @staticmethod
-    def _reader(ask: Ask, same: list[Busy]) -> Ask | None:
-        """Return the request for whose head ``ask`` should wait, None if waiting does not pay.
+    def _reader(ask: Ask, same: list[Busy]) -> list[Ask]:
+        """Return the requests for whose head ``ask`` should wait, none if waiting does not pay.
 
         Sent beside that request, the head would be read again, at half the speed.
         """
         assert ask.head_seconds is not None
         if not all(one.is_reading for one in same):
-            return None
+            return []
         ways = [(one.left, one.ask) for one in same if one.left is not None]
-        worth = _BESIDE * ask.head_seconds
-        left, first = min(ways, key=_LEFT, default=(worth, None))
-        return first if left < worth else None
+        return _soonest(ways, _BESIDE * ask.head_seconds)
 
-    def _holder(self, ask: Ask, same: list[Busy]) -> Ask | None:
-        """Return whose answer has to end for a copy of the head, if that is sooner than to read it.
+    def _holder(self, ask: Ask, same: list[Busy]) -> list[Ask]:
+        """Return whose answers end for a copy of the head, if that is sooner than to read it.
 
         The rest of that one's prefill is no loss: ``ask``'s own would come after it. An answer of
         unknown length is expected to go on for as long as it, or one beside it, has so far.
@@ -216,7 +218,7 @@ class Order:
         assert ask.head_seconds is not None
         head = self._head_of(ask, len(same))
         if head.copies > len(same):
-            return None
+            return []
         usual = median(head.answers) if head.answers else None
         longest = max((one.said for one in same), default=0.0)
         ways = []
@@ -224,8 +226,7 @@ class Order:
             whole = usual if one.answer is None else one.answer
             left = longest if whole is None or one.said >= whole else whole - one.said
             ways.append((left, one.ask))
-        left, first = min(ways, key=_LEFT, default=(0.0, None))
-        return first if left < ask.head_seconds else None
+        return _soonest(ways, ask.head_seconds)
 
     def _head_of(self, ask: Ask, running: int) -> _Head:
         """Return what is known of its head, of which each of those ``running`` has a copy."""
@@ -236,14 +237,12 @@ class Order:
         head.copies = max(head.copies, running)
         return head
 
-    def _sitter(self, ask: Ask, places: int, now: float) -> Ask | None:
-        """Return a request whose place ``ask`` would take away, None if it has or gets another."""
-        seated, own = self._seated, self._known.get((ask.conversation, ask.lane))
-        if len(seated) < places or own in seated:
-            return None
-        if all(self._keeps(seat, ask, now) for seat in seated):
-            return seated[0].ask
-        return None
+    def _sitters(self, ask: Ask, places: int, room: float, now: float) -> list[Ask]:
+        """Return the requests whose places ``ask`` would take away, none if it has or gets one."""
+        if self._known.get((ask.conversation, ask.lane)) in self._seated:
+            return []
+        kept = [seat.ask for seat in self._seated if self._keeps(seat, ask, now)]
+        return kept if _is_full(kept, ask, places, room) else []
 
     def _keeps(self, seat: _Seat, ask: Ask, now: float) -> bool:
         """Whether the place of ``seat`` stays with its conversation, and does not go to ``ask``."""
@@ -275,9 +274,21 @@ class Order:
         seat.ask, seat.running = ask, seat.running + 1
         if seat in seated:
             seated.remove(seat)
-        while len(seated) >= terms.places:
+        while _is_full([one.ask for one in seated], ask, terms.places, terms.room):
             seated.remove(next((one for one in seated if not one.running), seated[0]))
         seated.append(seat)
+
+
+def _soonest(ways: list[tuple[float, Ask]], worth: float) -> list[Ask]:
+    """Return the requests of ``ways``, the first to end first; none if it ends after ``worth``."""
+    ways.sort(key=_LEFT)
+    return [ask for _, ask in ways] if ways and ways[0][0] < worth else []
+
+
+def _is_full(there: list[Ask], ask: Ask, places: int, room: float) -> bool:
+    """Whether ``ask`` has no place beside ``there``; alone it has one, however long it is."""
+    tokens = sum(one.tokens for one in there) + ask.tokens
+    return bool(there) and (len(there) >= places or tokens > room)
 
 
 def _same(one: Ask, other: Ask) -> bool:

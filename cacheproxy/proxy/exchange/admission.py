@@ -6,6 +6,7 @@ that is alone at its server is not examined, unless places are scarce there.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection
 from itertools import chain
 from operator import attrgetter
@@ -73,7 +74,8 @@ class Admission:
         self._speeds = speeds
         self._order = Order(most)
         self._shown: float | None = None  # tokens a second until a first token, before any answer
-        self._waiting: dict[Ask, Deferred[None]] = {}
+        self._waiting: dict[Ask, tuple[Deferred[None], Any]] = {}  # with its delivery
+        self._is_short = False  # whether the server has no room for all prompts under way
         self._looking = LoopingCall(self._look)
         self._looking.clock = clock
         self._is_closed = False
@@ -87,7 +89,9 @@ class Admission:
         if self._is_closed:
             return
         self.under_way = under_way
-        terms, record, now = self._terms(), delivery.record, self._clock.seconds()
+        record, now = delivery.record, self._clock.seconds()
+        self._is_short = self._tokens(delivery) > self._room
+        terms = self._terms()
         self.knows = self.beliefs.places if terms.places is None else -1
         if terms == Terms() and kind_of(self._profiling.profile).reuse.similarity:
             return  # each slot has its own memory: there is nothing to wait for, nor to learn
@@ -99,9 +103,9 @@ class Admission:
         self._go(self._order.comes(ask, working, terms, now))
         if ask not in self._order.line:
             return
-        waiting = self._waiting[ask] = Deferred()
-        record.queued_for = None if ask.waits_for is None else ask.waits_for.label or None
-        delivery.progressed(None)
+        waiting: Deferred[None] = Deferred()
+        self._waiting[ask] = waiting, delivery
+        self._say(ask)
         if not self._looking.running:
             self._looking.start(_LOOKS, now=False)
         early = None
@@ -165,13 +169,23 @@ class Admission:
         for ask in self._order.line:
             self._price(ask)
         self._go(self._order.look(self._working(now), self._terms(), now))
+        for ask in self._waiting:
+            self._say(ask)
         if not self._waiting and self._looking.running:
             self._looking.stop()
 
     def _go(self, asks: list[Ask]) -> None:
         for ask in asks:
             if (waiting := self._waiting.pop(ask, None)) is not None:
-                waiting.callback(None)
+                waiting[0].callback(None)
+
+    def _say(self, ask: Ask) -> None:
+        """Name on the record, and on pages, whose request ``ask`` waits for."""
+        delivery, label = self._waiting[ask][1], ask.waits_for and ask.waits_for.label
+        said = f"{label} and {ask.more} more" if label and ask.more else label or None
+        if said != delivery.record.queued_for:
+            delivery.record.queued_for = said
+            delivery.progressed(None)
 
     @property
     def _sharing(self) -> Shares:
@@ -182,11 +196,33 @@ class Admission:
     def _terms(self) -> Terms:
         profile = self._profiling.profile
         kind, memory = kind_of(profile), profile.memory
-        is_scarce = memory.has_ram is False or (memory.has_ram is None and self.beliefs.find(TAKEN))
+        taken = self.beliefs.find(TAKEN)
+        is_scarce = self._is_short if taken is None else taken
+        is_scarce = memory.has_ram is False or (memory.has_ram is None and is_scarce)
         return Terms(
             shares=self._sharing is Shares.READ and profile.reuses is not False,
             moves=kind.reuse.moves_heads and (memory.slots or 1) > 1 and not is_scarce,
             places=memory.slots if is_scarce and kind.reuse.similarity else None,
+            room=self._room if is_scarce else math.inf,
+        )
+
+    @property
+    def _room(self) -> float:
+        memory = self._profiling.profile.memory
+        return memory.capacity or (memory.context or math.inf) * (memory.slots or 1)
+
+    def _tokens(self, delivery: Any) -> float:
+        """Return the tokens of the prompts of conversations under way, and of ``delivery``'s."""
+        wall, lanes = delivery.record.wall, self._store.mains()
+        before = [one.before for one in lanes if one.before is not None]
+        tokens = sum(
+            one.tokens or 0.0
+            for one in before
+            if one.upstream == self._url and wall - one.ended < _FRESH
+        )
+        turns = [one.turn for one in (*self.under_way, delivery) if one.turn is not None]
+        return tokens + sum(
+            tokens_of(turn) for turn in turns if turn.lane is None or turn.lane.before is None
         )
 
     def _ask(self, delivery: Any) -> Ask:

@@ -79,6 +79,7 @@ def test_all_go_once_the_head_is_read_and_one_at_a_time_where_its_reader_is_gone
         order.comes(each, [first], SHARES, 0.0)
     assert order.look([], SHARES, 1.0) == waiting[:1]
     assert [each.waits_for for each in waiting[1:]] == waiting[:1] * 2
+    assert [each.more for each in waiting[1:]] == [0, 0], "the line before is not counted"
     order.leaves(waiting[1])
     order.leaves(waiting[1])
     assert order.look([], SHARES, 2.0) == waiting[2:]
@@ -160,6 +161,50 @@ def test_a_place_stays_with_its_conversation_while_that_goes_on(case):
     if until is not None:
         assert order.look([], terms, until - 0.01) == []
         assert order.look([], terms, until + 0.11) == [other]
+
+
+LONG = [{"name": "a", "tokens": 700.0}, {"name": "b", "tokens": 200.0}]
+ROOM = {
+    "there is room beside both": (LONG, {"tokens": 100.0}, []),
+    "there is none": (LONG, {"tokens": 101.0}, ["a", "b"]),
+    "beside the one whose turn is due": (LONG[:1], {"tokens": 301.0}, ["a"]),
+    "both are another owner's": (LONG, {"tokens": 101.0, "owner": b"you"}, []),
+    "alone it has one": ([], {"tokens": 2000.0}, []),
+    "it has one": ([*LONG, {"name": "c", "tokens": 90.0}], {"name": "c", "tokens": 900.0}, []),
+}
+
+
+@pytest.mark.parametrize("case", ROOM)
+def test_a_memory_that_is_too_short_has_fewer_places_than_slots(case):
+    """A thousand tokens; who waits is told of all that it waits for."""
+    before, other, waits_for = ROOM[case]
+    order, terms = Order(MOST), Terms(places=4, room=1000.0)
+    for one in before:
+        for start, end in TURNS:
+            order.comes(turn := ask(**one), [], terms, start)
+            order.ended(turn, end)
+    one = ask(**{"name": "c", **other})
+    assert order.comes(one, [], terms, 5.5) == ([] if waits_for else [one])
+    assert (one.waits_for and one.waits_for.label, one.more) == (
+        (waits_for[0], len(waits_for) - 1) if waits_for else (None, 0)
+    )
+    assert order.look([], terms, 7.1) == ([one] if waits_for else [])
+
+
+def test_who_has_lost_its_place_to_a_longer_prompt_waits_for_it_by_turns():
+    """It is read again once, and not at every turn of the other."""
+    order, terms = Order(MOST), Terms(places=4, room=1000.0)
+    for one in LONG:
+        for start, end in TURNS:
+            order.comes(turn := ask(**one), [], terms, start)
+            order.ended(turn, end)
+    order.comes(grown := ask("a", tokens=900.0), [], terms, 6.0)
+    back = ask("b", tokens=200.0)
+    assert order.comes(back, [], terms, 6.1) == []
+    order.ended(grown, 7.0)
+    assert order.look([], terms, 8.9) == []
+    assert order.look([], terms, 9.1) == [back]
+    assert back.was_taken
 
 
 def test_a_free_place_is_taken_by_whoever_comes_first():

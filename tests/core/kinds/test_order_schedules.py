@@ -83,6 +83,7 @@ class Simulation:
             head=agent.head,
             head_seconds=self.head if self.known and self.turns[number] == 0 else None,
             seconds=seconds if self.known else None,
+            tokens=100.0 * seconds,
         )
         self.of[one] = number
         self.go(self.order.comes(one, self.busy(), self.terms, self.now))
@@ -200,7 +201,13 @@ NEVER = Agent(0.0, 0, "h", 0.2, math.inf, 0.5, 2, None, True, math.inf)
 
 
 SCHEDULES = st.tuples(
-    st.builds(Terms, st.booleans(), st.booleans(), st.sampled_from([None, None, 1, 2, 4])),
+    st.builds(
+        Terms,
+        st.booleans(),
+        st.booleans(),
+        st.sampled_from([None, None, 1, 2, 4]),
+        st.sampled_from([math.inf, 0.0, 150.0, 600.0]),
+    ),
     st.sampled_from([0.0, 0.5, 3.0, 40.0]),
     st.booleans(),
     st.builds(lambda *each: (each[0], *each[1]), MAIN_AGENT, st.lists(AGENT, max_size=7)),
@@ -223,6 +230,7 @@ def check(schedule):
 @example((SHARES, 3.0, True, (FIFTY,) * 50, ()))
 @example((Terms(places=1), 3.0, True, (FIFTY,) * 50, (5.0,)))
 @example((Terms(places=1), 3.0, True, (NEVER, *(FIFTY,) * 9), ()))
+@example((Terms(places=4, room=640.0), 3.0, True, (NEVER, *(FIFTY,) * 49), (5.0,)))
 @example((MOVES, 3.0, True, (FIFTY,) * 50, ()))
 @example((MOVES, 3.0, False, (NEVER, *(FIFTY,) * 9), (2.0,)))
 @example((SHARES, 3.0, True, (NEVER, *(FIFTY,) * 9), (2.0,)))
