@@ -97,7 +97,8 @@ class Exchange:
     queued: float | None = None
     """Seconds that it waited at its server for another request; None if it did not, or still
     waits."""
-    queued_for: str | None = None  #: labels of those requests' conversations: the first, "and 2 more"
+    queued_for: str | None = None
+    """Label of that request's conversation, and how many more have what it waited for."""
     status: int | None = None  #: status sent to the client; None if none was
     response_headers: Headers = ()  #: headers sent to the client
     response_body: bytes | None = None  #: only if an observer needs bodies (a capture)
