@@ -1,7 +1,8 @@
 """The admission of requests to one server: each is sent at once, or waits for another one there.
 
 ``core/kinds/order.py`` decides; this module supplies its facts, and makes requests wait. A request
-that is alone at its server is not examined, unless places are scarce there.
+that is alone at its server is not examined, unless places are scarce there, or its conversation
+begins.
 """
 
 from __future__ import annotations

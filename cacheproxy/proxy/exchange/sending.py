@@ -62,7 +62,11 @@ class Sending:
             if (
                 admission is not None
                 and record.turn
-                and (server.under_way or admission.knows != admission.beliefs.places)
+                and (
+                    server.under_way
+                    or admission.knows != admission.beliefs.places
+                    or (prepared.turn is not None and prepared.turn.lane is None)
+                )
             ):
                 await admission.admit(delivery, server.under_way)
                 if (left := delivery.head_after) is not None:
