@@ -19,10 +19,8 @@ from tests.proxy.harness import (
     TIMEOUT,
     Client,
     Proxy,
-    Upstream,
     answer_ok,
     eventually,
-    free_port,
     head,
     share_of_a_processor,
     sound_upstream,
@@ -250,32 +248,6 @@ def test_the_records_of_the_last_answers_are_kept(start, upstream, tmp_path):
     assert "  cold" in proxy.lines[-1]
     (file,) = Path(tmp_path / "captures").glob("*.jsonl")
     assert text in file.read_text()
-
-
-def test_it_starts_before_its_upstream(tmp_path):
-    """And serves when the upstream is there, for as long as it is."""
-    port = free_port()
-    url = f"http://127.0.0.1:{port}"
-    with Proxy(tmp_path, "--upstream", url) as proxy, Client(proxy.address) as client:
-        assert client.ask("/v1/messages", b"{}").answer().status == 502
-        upstream = Upstream(socket.create_server(("127.0.0.1", port)))
-        try:
-            eventually(lambda: client.ask("/x", b"{}").answer().status == 200)
-        finally:
-            upstream.close()
-        assert client.ask("/x", b"{}").answer().status == 502
-
-
-def test_an_upstream_that_leads_back_to_itself(tmp_path):
-    """Unnoticed at the start, since it has another name: one round, not all the descriptors."""
-    port = free_port()
-    arguments = ("--upstream", f"http://2130706433:{port}", "--allow-host", "2130706433")
-    with Proxy(tmp_path, *arguments, port=port) as proxy:
-        before = len(proxy.open_files())
-        with Client(proxy.address) as client:
-            answer = client.ask("/v1/messages", b"{}").answer()
-        assert (answer.status, answer.end) == (508, "whole")
-        assert len(proxy.open_files()) < before + 10
 
 
 def test_it_takes_all_the_descriptors_it_may_have(tmp_path):

@@ -75,15 +75,6 @@ def test_verdicts_that_take_long_are_reached_over_several_rounds():
     assert seen.pump() == [[*range(4)], [4, 5], [6]]
 
 
-def test_the_next_turn_finds_verdicts_that_are_shown_later():
-    seen = Seen()
-    for number in range(10):
-        seen.take(number)
-    seen.take.judge()
-    assert (seen.judged, seen.portions) == ([*range(10)], [])
-    assert seen.pump() == [[*range(8)], [8, 9]]
-
-
 def test_a_fault_in_one_verdict_is_no_fault_of_the_request_that_comes_now():
     """It is in the log; the others are judged."""
     seen = Seen()

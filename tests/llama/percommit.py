@@ -30,7 +30,6 @@ NAMED: dict[str, tuple[str, ...]] = {
         "*|gemma3-append|",
     ),
     "test_as_before": ("*_cost_nothing",),
-    "test_crossing": ("*|options0|",),  # law 10 over sockets
     "test_crowds": ("*",),
     "test_cure": ("test_from_a_break_*",),
     "test_fleet": ("*_a_file_or_a_command_*",),

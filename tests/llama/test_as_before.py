@@ -72,18 +72,3 @@ def test_tools_in_another_order_and_calls_spelled_anew_cost_nothing(llama, proxy
     erase(llama.url)
     direct = replay(llama.url, "messages", ANEW)
     assert {measured.number for measured in breaks(direct)} == {2, 3, 4}
-
-
-def test_behind_a_new_tool_only_the_tools_known_are_reused(llama, proxy):
-    """It comes last; sent directly, those behind it are read again as well."""
-    turns = [
-        turn(number, tools=tools, session="late")
-        for number, tools in ((1, "Bash Read Write Yes"), (2, "Agent Bash Read Write Yes"))
-    ]
-    erase(llama.url)
-    _, late = replay(proxy.url, "messages", turns)
-    erase(llama.url)
-    _, direct = replay(llama.url, "messages", turns)
-    known = late.reused - direct.reused
-    assert known / late.reused > 0.6
-    assert late.reused + known / 4 < late.prompt

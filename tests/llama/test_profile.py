@@ -100,16 +100,6 @@ def test_what_happens_to_idle_slots_tells_of_the_memory(serve, ram, left, expect
         assert profile_of(proxy)["memory"] == {"slots": 4, "context": 4096} | expected
 
 
-def test_slots_that_hold_more_than_one_context_have_a_memory_each(serve):
-    """Two prompts that would not fit into one."""
-    server = serve("inline", n_parallel=2, kv_unified=False, n_ctx=2048)
-    with Proxy(server.url, "--poll", "0.1") as proxy:
-        for text in ("a" * 700, "b" * 700):
-            assert chat(proxy, text) == 200
-        eventually(lambda: profile_of(proxy)["memory"].get("is_unified") is False)
-        assert profile_of(proxy)["memory"]["capacity"] == 2048
-
-
 def said(proxy, messages):
     """Send a turn of one conversation, and wait until it was judged."""
     body = json.dumps({"model": "random", "max_tokens": 4, "messages": messages}).encode()

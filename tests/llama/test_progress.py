@@ -67,17 +67,3 @@ def test_who_asks_for_it_gets_it(llama, watched, path):
     found = ask(f"{llama.url} {proxy.url}", path, return_progress=True)
     assert found == ask(llama.url, path, return_progress=True)
     assert found[1].count(b"prompt_progress") > 1
-
-
-@pytest.mark.parametrize("path", ASKED)
-def test_a_refusal_keeps_its_status(llama, watched, path):
-    """A prompt that is too long is refused before anything is told."""
-    proxy, _ = watched
-    member = "input" if "input" in ASKED[path] else "messages"
-    long = json.loads(json.dumps(ASKED[path][member]).replace(WORDS, WORDS * 40))
-    status, body = ask(f"{llama.url} {proxy.url}", path, **{member: long})
-    directly, said = ask(llama.url, path, **{member: long})
-    assert directly == 400
-    assert status == (200 if member == "input" else 400)  # Codex takes the event alone
-    assert b"prompt_progress" not in body
-    assert json.loads(said)["error"]["message"].encode() in body  # behind words that it compacts on

@@ -5,21 +5,15 @@ unless ``exceptions.py`` says why it cannot. All captures: ``benchmarks/reuse.py
 """
 
 import pytest
-from cacheproxy_demo.client import DemoClient
 
 from cacheproxy.testing import capture_name, find_captures, load_capture
 
 from . import openclaw_2026_02
 from .exceptions import EXCEPTIONS
 from .replay import (
-    PATHS,
-    TOLERANCE,
-    Turn,
-    body_for,
     breaks,
     converse,
     erase,
-    headers_of,
     replay,
 )
 
@@ -77,38 +71,6 @@ def test_a_changed_git_status_or_date_costs_nothing(name, send, recorded, llama,
     assert broken(send(llama.url, turns))
     erase(llama.url)
     assert broken(send(proxy.url, turns)) == set()
-
-
-@pytest.fixture(scope="module")
-def new_sessions():
-    """The first requests of several sessions of Claude Code in one folder."""
-    (file,) = find_captures("claude-twosessions.jsonl", __file__)
-    return [Turn(number, one) for number, one in enumerate(load_capture(file), start=1)]
-
-
-@pytest.mark.parametrize("api", ["messages", "chat"])
-def test_a_new_session_shares_the_system_prompt(api, new_sessions, llama, proxy):
-    """Everything before the first user message is reused, whatever is asked there."""
-    erase(llama.url)
-    measured = replay(proxy.url, api, new_sessions)
-    for turn, new in list(zip(new_sessions, measured, strict=True))[1:]:
-        assert new.reused >= tokens_before_the_user(proxy, turn.request) - TOLERANCE
-
-
-def test_a_new_session_without_the_proxy_finds_nothing(new_sessions, llama):
-    """The measure is sharp: another value in the header at the start costs the whole prompt."""
-    erase(llama.url)
-    [_, second] = replay(llama.url, "messages", new_sessions[:2])
-    assert second.reused < 100 < second.prompt
-
-
-def tokens_before_the_user(proxy, request):
-    """Count what the template makes of system text, tools and an empty question."""
-    body = body_for("chat", request)
-    body["messages"] = [body["messages"][0], {"role": "user", "content": ""}]
-    cost = DemoClient(proxy.url, headers_of(request)).post(PATHS["chat"], body)
-    assert cost.usage.prompt is not None
-    return cost.usage.prompt
 
 
 @pytest.mark.parametrize("api", ["messages", "chat", "responses"])

@@ -1,14 +1,11 @@
 """What a real llama.cpp refuses for its tools, calls and turns is taken once it is healed."""
 
-import json
-
 import pytest
 
 from cacheproxy.core.adapt.calls import Calls
-from cacheproxy.core.adapt.schemas import Level
 from cacheproxy.core.adapt.tools import Tools
 
-from .stuck import CHAT, MESSAGES, RESPONSES, SCHEMAS, SHAPES, Server, asked
+from .stuck import SHAPES, Server
 from .vendors import VENDORS
 
 pytestmark = pytest.mark.llama
@@ -43,25 +40,3 @@ def test_what_was_refused_is_taken(name, serve):
         assert server.send(request)[1].body == sent.body
         assert server.count == {"sent": 1}, shape
     assert refused >= TEMPLATES[name], refused
-
-
-@pytest.mark.parametrize("path", [CHAT, MESSAGES, RESPONSES])
-def test_which_of_many_is_found(path, serve):
-    """By short probes, where the error names none; the others' bytes stay, whichever come or go."""
-    server = Server(serve("inline", n_ctx=8192).url, Tools())
-    good = [
-        {"type": "object", "properties": {f"p{at}": {"type": "string", "maxLength": 5000}}}
-        for at in range(15)
-    ]
-    schemas = [*good[:10], SCHEMAS["a minimum of 5,000 letters"], *good[10:]]
-    refusal, sent = server.send(asked(path, (), schemas))
-    assert refusal is None
-    before = json.loads(asked(path, (), schemas).body)["tools"]
-    changed = [at for at, tool in enumerate(sent.json["tools"]) if tool != before[at]]
-    assert changed == [10]
-    assert [*server.remembered["tool-schemas"].values()] == [Level.BOUNDS]
-    assert server.count["probes"] <= 12
-    server.count.clear()
-    for fewer in (schemas[1:], good, schemas):
-        assert server.send(asked(path, (), fewer))[0] is None
-    assert server.count == {"sent": 3}

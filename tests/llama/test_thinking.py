@@ -89,16 +89,3 @@ def test_by_itself_where_the_memory_cannot_rewind(serve, family):
         assert "conversations keep it if the client sends it back" in proxy.log()
     assert later <= TOLERANCE * new
     assert min(first, dropping) > 5 * new
-
-
-def test_where_the_memory_can_rewind_it_is_asked_for(serve):
-    """It stays as it was; and so does a template that cannot keep it."""
-    server = serve("llama", "keep")
-    with Proxy(server.url) as proxy:
-        for name in ("one", "two"):
-            cost, _ = second_message(proxy.url, name, sends=True)
-            assert cost > 5 * new_tokens(server.url, SECOND)
-    other = serve("llama", "think")
-    with Proxy(other.url, "--keep-thinking", "yes") as proxy:
-        direct, _ = second_message(other.url, "direct", sends=True)
-        assert abs(second_message(proxy.url, "throug", sends=True)[0] - direct) <= 1

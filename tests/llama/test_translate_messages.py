@@ -5,13 +5,12 @@ import json
 import pytest
 
 from cacheproxy.child.process import ChildProxy as Proxy
-from cacheproxy.core.conversation.conversation import Spellings
 from cacheproxy.http_client import Site
 from cacheproxy.testing import request
 from cacheproxy.translate.translation import MessagesToChat
 from tests.translate.chunks import assembled, assert_valid, events
 
-from .replay import by_way_of, end_of_a_prompt, erase, post
+from .replay import by_way_of, erase, post
 
 pytestmark = pytest.mark.llama
 
@@ -156,32 +155,3 @@ def test_a_stop_sequence_ends_the_text_at_the_same_place(llama):
         assert ours["stop_reason"] == "end_turn"
         assert ours["content"] == own["content"]
         assert "".join(block["text"] for block in ours["content"]) == text[: text.index(stop)]
-
-
-def test_each_way_reuses_what_the_other_left(llama):
-    """It is the same prompt, token by token."""
-    for body in (ASKED | CASES["tools"], ASKED | CASES["plain"]):
-        for first, second in ((native, translated), (translated, native)):
-            erase(llama.url)
-            first(llama.url, body)
-            message = json.loads(second(llama.url, body)[1])
-            assert message["usage"]["input_tokens"] == 1
-
-
-def test_a_conversation_reuses_the_turn_before(llama):
-    """What a turn adds is all that is evaluated, its answer's end apart."""
-    erase(llama.url)
-    messages = list(SAID)
-    last = 0
-    end = end_of_a_prompt(llama.url)
-    spellings = Spellings()
-    for turn in range(4):
-        body = ASKED | {"messages": messages, "tools": [TOOL], "system": "Be brief."}
-        answer = json.loads(translated(llama.url, body, spellings)[1])
-        assert answer["usage"]["cache_read_input_tokens"] >= last - end
-        last = answer["usage"]["cache_read_input_tokens"] + answer["usage"]["input_tokens"]
-        messages += [
-            {"role": "assistant", "content": answer["content"]},
-            {"role": "user", "content": f"And {turn}?"},
-        ]
-    assert last > 100

@@ -1,7 +1,6 @@
 """The real server is restarted, and has read the last prompt again before its next turn comes."""
 
 import json
-from time import sleep
 
 import pytest
 from cacheproxy_demo.embedded import write_model
@@ -18,7 +17,6 @@ pytestmark = pytest.mark.llama
 
 WORDS = " of or in is to"
 LONG = [{"role": "user", "content": WORDS * 400}]
-LONGER = [{"role": "user", "content": WORDS * 800}]
 NEXT = [{"role": "assistant", "content": "of or"}, {"role": "user", "content": "in is"}]
 ONCE_MORE = "warmed 1 conversation"
 
@@ -86,47 +84,3 @@ def test_the_first_turn_after_a_restart_reuses_the_last_prompt(restarted, api, s
     assert "BREAK" not in found.proxy.log()
     metrics = Site(found.proxy.url).get("/_cacheproxy/metrics").body.decode()
     assert f'warmed_tokens_total{{upstream="{found.server.url}"}} ' in metrics
-
-
-def test_other_weights_under_the_same_name_are_no_restart(restarted):
-    found = restarted()
-    found.turn("chat", LONG)
-    found.restart(seed=2)
-    sleep(5)  # it would have begun after three
-    assert ONCE_MORE not in found.proxy.log()
-    found.turn("chat", LONG)
-    found.restart()
-    eventually(lambda: ONCE_MORE in found.proxy.log())
-
-
-def test_a_conversation_that_nobody_goes_on_with_is_given_up(restarted):
-    found = restarted()
-    found.turn("chat", LONG)
-    for times in (1, 2):
-        found.restart()
-        eventually(lambda times=times: found.proxy.log().count(ONCE_MORE) == times)
-    found.restart()
-    sleep(5)
-    assert found.proxy.log().count(ONCE_MORE) == 2
-    found.turn("chat", LONG + NEXT)
-    found.restart()
-    eventually(lambda: found.proxy.log().count(ONCE_MORE) == 3)
-
-
-def test_a_request_comes_first(restarted):
-    """It is answered while the rest of a prompt is still to be read, and that is read then."""
-    found = restarted(size="slow", n_parallel=4, n_ctx=65_536)
-    first = found.turn("chat", LONGER)
-    found.restart()
-    read = f'warmed_tokens_total{{upstream="{found.server.url}"}} '
-
-    def warmed():
-        page = Site(found.proxy.url).get("/_cacheproxy/metrics").body.decode()
-        return float(page.partition(read)[2].partition("\n")[0])
-
-    eventually(lambda: warmed() > 0)
-    assert found.turn("messages", NEXT[1:]).prompt < 100
-    assert ONCE_MORE not in found.proxy.log()
-    eventually(lambda: ONCE_MORE in found.proxy.log())
-    again = found.turn("chat", LONGER + NEXT)
-    assert again.evaluated <= again.prompt - first.prompt + first.prompt / 20

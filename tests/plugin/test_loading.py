@@ -486,12 +486,6 @@ def files(*paths):
     return Packages().with_files([str(path) for path in paths])
 
 
-def test_a_table_of_rules_is_a_whole_plugin(write):
-    packages = files(write(TABLE))
-    assert [(package.name, package.client.name) for package in packages] == [("rules", "*")]
-    assert edited(packages, "it is 12:34") == "it is 00:00"
-
-
 def test_a_file_may_have_every_hook(write):
     """Its normalize hook is a rule with the file's name, spelt as rules are."""
     packages = files(write(HOOKS, "My_rules.py"))

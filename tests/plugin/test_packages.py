@@ -113,25 +113,6 @@ def test_a_normalize_hook_may_say_nothing_and_is_left_out_by_name_if_it_fails(
     assert all(error in report.error for report in failed)
 
 
-def test_each_normalize_hook_is_called_on_its_own(install):
-    """One package's hook sees what the other left, and neither is called for the other."""
-    for name, new in (("alpha", "1"), ("beta", "2")):
-        install(
-            name,
-            f"""
-            seen = []
-
-            @hookimpl
-            def cacheproxy_normalize(request):
-                seen.append(request.json["a"])
-                return [Edit("/a", "{new}", "why")]
-            """,
-        )
-    assert normalize(request_of(), loaded().normalizers()).request.json == {"a": "2"}
-    assert sys.modules["plugin_of_alpha"].seen == ["x"]
-    assert sys.modules["plugin_of_beta"].seen == ["1"]
-
-
 def test_the_first_session_answer_in_the_order_of_names_wins(install):
     """None, an empty text, another type or an exception is no answer, then the core decides."""
     assert loaded().session(request_of()).client == "client"

@@ -291,20 +291,6 @@ def test_what_it_raises_is_counted_and_named_and_it_goes_on(make, log, error):
     assert log == [f"plugin {NAME} raised {error.__name__}"] * 2
 
 
-def test_one_that_hangs_is_given_up_and_sees_the_next(make, log):
-    """It is counted as late, and what it hangs with is nobody's any more."""
-    unit = make(hangs=True)
-    unit.put(exchange(1), exchange(2))
-    unit.wait()
-    unit.reactor.advance(10)
-    unit.wait()
-    unit.gate.set()
-    unit.finish()
-    assert (unit.count.failed, unit.count.timed_out, unit.count.left_out) == (1, 1, False)
-    assert log == [f"plugin {NAME} took longer than 10 s"]
-    assert 2 in [each.number for each in unit.seen]
-
-
 def test_one_that_always_hangs_sees_nothing_any_more(make, log):
     """What waits is let go, and nothing more is kept for it."""
     unit = make(hangs=True)

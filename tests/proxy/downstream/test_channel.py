@@ -17,7 +17,7 @@ from cacheproxy.proxy.downstream import channel as module
 from cacheproxy.proxy.downstream import incoming
 from cacheproxy.proxy.downstream.limits import Limits
 from cacheproxy.proxy.downstream.site import ProxySite
-from tests.proxy.inmemory import Producer, Transport, take_turns
+from tests.proxy.inmemory import Transport, take_turns
 
 GET = b"GET /x HTTP/1.1\r\nHost: localhost\r\n\r\n"
 OLD = b"GET /x HTTP/1.0\r\n\r\n"
@@ -177,27 +177,6 @@ def test_what_is_written_when(case):
     assert down.transport.disconnecting == (data in ("HTTP/1.0", "close"))
 
 
-@pytest.mark.parametrize("begun", [False, True])
-def test_the_last_answer_before_the_proxy_stops_says_so(begun):
-    """If its head has not gone yet; the connection ends in any case."""
-    down, request = asked()
-    if begun:
-        request.send_head(*OK)
-        request.flush()
-    down.site.drain()
-    request.finish() if begun else answer(request)
-    assert down.transport.value() == (BEGUN + END if begun else BEGUN[:-2] + CLOSE + END)
-    assert down.transport.disconnecting
-
-
-def test_headers_are_found_in_any_case():
-    down, request = asked(GET.replace(b"\r\n\r\n", b"\r\nX-a: 1\r\nx-A: 2\r\n\r\n"))
-    assert request.values(b"x-a") == [b"1", b"2"]
-    assert request.headers == ((b"Host", b"localhost"), (b"X-a", b"1"), (b"x-A", b"2"))
-    assert request.values(b"y") == []
-    down.lose()
-
-
 @pytest.mark.parametrize("ended", [False, True])
 def test_who_answers_is_told_once_when_the_client_leaves_before_the_end(ended):
     """And nothing is written any more."""
@@ -300,17 +279,6 @@ def test_no_more_than_some_is_read_ahead():
     assert b"HTTP/1.1 414 " in down.transport.value()
 
 
-def test_what_was_read_ahead_is_answered_next():
-    down, request = asked()
-    down.send(GET.replace(b"/x", b"/second")[:-3])
-    down.send(b"\n\r\n" + GET.replace(b"/x", b"/third"))
-    assert len(down.requests) == 1
-    answer(request)
-    assert down.requests[-1].uri == b"/second"
-    answer(down.requests[-1])
-    assert down.requests[-1].uri == b"/third"
-
-
 def test_while_a_client_does_not_read_nothing_more_is_answered():
     """Nor read: its answers would fill the memory. So it is with many that came together."""
 
@@ -334,14 +302,6 @@ def test_while_a_client_does_not_read_nothing_more_is_answered():
     assert len(down.requests) == 11
 
 
-def test_a_client_is_seen_to_leave_though_it_does_not_read():
-    """Reading is how: it goes on while an answer is made, whoever makes it."""
-    down, _ = asked()
-    down.transport.producer.pauseProducing()
-    assert not down.transport.paused
-    down.lose()
-
-
 def test_an_answer_has_all_the_time_it_takes():
     down, request = asked()
     down.clock.advance(100_000)
@@ -352,26 +312,6 @@ def test_an_answer_has_all_the_time_it_takes():
     assert not down.transport.disconnecting
     down.clock.advance(1)
     assert down.transport.disconnecting
-
-
-def test_whoever_writes_the_answer_is_paused_with_the_client():
-    """And stopped with it; reading goes on, for it is how a client is seen to leave."""
-    down, request = asked()
-    producer = Producer()
-    request.channel.producer = producer
-    down.transport.producer.pauseProducing()
-    assert not down.transport.paused
-    down.transport.producer.resumeProducing()
-    down.transport.producer.stopProducing()
-    assert producer.told == ["pause", "resume", "stop"]
-    request.channel.producer = None
-    down.transport.producer.pauseProducing()
-    assert len(producer.told) == 3
-    answer(request)
-    down.send(GET)
-    assert len(down.requests) == 1
-    down.transport.producer.resumeProducing()
-    assert len(down.requests) == 2
 
 
 @pytest.mark.parametrize("how", ["abort", "close"])
@@ -441,20 +381,6 @@ def test_a_refused_head_request_gets_no_body():
     (refusal,) = Down(data=b"HEAD /x HTTP/1.1\r\n\r\n").transport.take()
     assert refusal.startswith(b"HTTP/1.1 400 Bad Request\r\n")
     assert refusal.endswith(b"\r\nConnection: close\r\n\r\n")
-
-
-def test_a_timeout_is_told_in_the_dialect_of_what_was_asked_for():
-    for data, shape in (
-        (b"POST /v1/messages HTTP/1.1\r\nHost: loc", b'{"type": "error"'),
-        (b"POST /v1/mess", b'{"error": {'),
-    ):
-        down = Down(data=data)
-        down.clock.advance(30)
-        head, _, body = down.transport.value().partition(b"\r\n\r\n")
-        assert head.startswith(b"HTTP/1.1 408 ")
-        assert body.startswith(shape)
-        down.clock.advance(2)
-        assert down.transport.aborted
 
 
 def test_small_answers_go_out_at_once_and_a_dead_machine_is_noticed():

@@ -74,24 +74,6 @@ def test_a_call_runs_in_another_thread_and_fires_with_what_it_returns(call):
     assert call.reactor.getDelayedCalls() == []
 
 
-@pytest.mark.parametrize("error", [ValueError, SystemExit, KeyboardInterrupt])
-def test_what_a_call_raises_is_its_outcome(call, error):
-    def fail():
-        raise error("x")
-
-    assert call(fail).check(error)
-    assert call(lambda: 5) == 5
-
-
-def test_a_late_call_is_given_up_and_the_next_is_not_kept_waiting(call, hang):
-    """Its own result is nobody's any more."""
-    found = call.late(hang)
-    assert call(lambda: "next") == "next"
-    hang.gate.set()
-    assert call(lambda: "once more") == "once more"
-    assert len(found) == 1
-
-
 def test_after_some_late_calls_in_a_row_a_name_is_left_out(call, hang, log):
     """Only that name; it is counted, and the log says so once."""
     for number in range(1, THREADS + 1):

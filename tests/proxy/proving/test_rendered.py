@@ -186,19 +186,6 @@ def test_nobody_there_proves_nothing(reactor, logged):
     assert len(lines) == 1
 
 
-@pytest.mark.parametrize("page", ["apply_template", "tokenize"])
-def test_a_page_that_hangs_proves_nothing(reactor, page):
-    left = []
-    hangs = llama(**{page: lambda _: Deferred(lambda _: left.append(True))})
-    proving = proving_of(reactor, hangs, page=LLAMA)
-    asking = Deferred.fromCoroutine(proving.prove(turn()))
-    reactor.turn_until(lambda: len(proving.asker.asked) == 1 + (page == "tokenize"))
-    reactor.advance(2.9)
-    assert not asking.called
-    reactor.advance(0.2)
-    assert (asking.result, left) == (None, [True])
-
-
 def test_pages_that_are_all_slow_are_left_together(reactor):
     """Each within its time, but not all within theirs."""
     waiting = []

@@ -8,7 +8,6 @@ import pytest
 from twisted.internet.error import ConnectionDone, ConnectionLost
 from twisted.internet.protocol import Protocol
 from twisted.internet.tcp import Server
-from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 
 from cacheproxy.proxy.transport import eager
@@ -75,12 +74,6 @@ def pair():
         pair.transport.socket.close()
 
 
-def test_what_the_socket_takes_is_there_at_once(pair):
-    pair.write(b"one", b"two")
-    assert pair.read() == b"onetwo"
-    assert not pair.reactor.writers
-
-
 def test_the_rest_waits_in_the_transport_and_stays_in_order(pair):
     """A peer that does not read: its producer is paused, and goes on when it reads."""
     producer = Producer()
@@ -120,12 +113,6 @@ def test_what_the_socket_does_not_take_is_not_copied(pair):
     assert held < len(body) + 3_000_000  # what the test itself puts together
 
 
-def test_nothing_is_written_once_it_is_lost(pair):
-    pair.transport.connectionLost(Failure(ConnectionLost()))
-    pair.write(b"one")
-    assert pair.read() == b""
-
-
 def test_a_peer_that_is_gone_is_the_reactors_business(pair):
     """The write does not raise, nor does it tell the protocol: the reactor finds the same."""
     pair.peer.close()
@@ -155,11 +142,3 @@ def test_it_closes_at_once_if_nothing_waits_and_else_behind_it(pair, waits):
         assert isinstance(pair.transport.doWrite(), ConnectionDone)
     assert pair.read() == b"one"
     assert pair.transport.connected == waits
-
-
-def test_other_transports_are_written_to_and_closed_as_ever():
-    transport = StringTransport()
-    eager.write(transport, b"one")
-    assert transport.value() == b"one"
-    eager.close(transport)
-    assert transport.disconnecting

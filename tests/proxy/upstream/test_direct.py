@@ -20,7 +20,6 @@ from twisted.internet.protocol import ClientFactory, Protocol
 from twisted.python.failure import Failure
 
 from cacheproxy.proxy.upstream.endpoints import DirectEndpoint
-from tests.proxy.harness import free_port
 
 
 class Kept(Protocol):
@@ -115,15 +114,6 @@ def test_bytes_go_both_ways_and_a_large_write_arrives_whole(run, ends):
     assert bytes(got) == data
 
 
-def test_what_the_other_end_says_comes_before_its_end(run, ends):
-    protocol, there = ends
-    there.sendall(b"hello")
-    there.close()
-    with pytest.raises(ConnectionDone):
-        run(protocol.over)
-    assert protocol.data == b"hello"
-
-
 def test_with_nothing_left_to_write_it_closes_at_once(ends):
     protocol, there = ends
     protocol.transport.loseConnection()
@@ -184,12 +174,6 @@ def test_one_that_takes_its_time_comes_about(epoll, run, connect, full):
     assert not epoll.getDelayedCalls()
     for each in accepted:
         each.close()
-
-
-def test_nobody_listens(epoll, run):
-    endpoint = DirectEndpoint(epoll, "127.0.0.1", free_port(), 5.0)
-    with pytest.raises(Refused):
-        run(endpoint.connect(Once(Kept())))
 
 
 def test_out_of_descriptors(epoll, run, connect, listener):

@@ -84,7 +84,6 @@ def test_an_attempt_that_is_cancelled_leaves_nothing_behind(is_connected):
 
 
 BEFORE = {"nothing": b"", "half a head": b"HTTP/1.1 2", "interim": b"HTTP/1.1 100 Go on\r\n\r\n"}
-WITHIN = {"none of it": CHUNKED, "a chunk": CHUNKED + chunk(b"x"), "a part": LENGTH + b"x"}
 
 
 @pytest.mark.parametrize("said", BEFORE.values(), ids=BEFORE)
@@ -100,22 +99,6 @@ def test_silence_before_the_head_is_the_answers_failure(said):
     assert attempt.found[0].check(UpstreamSilent)
     assert attempt.connection.transport.disconnected
     assert attempt.clock.getDelayedCalls() == []
-
-
-@pytest.mark.parametrize("said", WITHIN.values(), ids=WITHIN)
-def test_silence_after_the_head_is_the_bodys(said):
-    """While nobody reads, the time stands still: the upstream would speak if we let it."""
-    clock, found = Clock(), []
-    response = answered(said, silence=5, clock=clock)
-    treq.content(response).addErrback(found.append)
-    response.pauseProducing()
-    clock.advance(1000)
-    response.resumeProducing()
-    clock.advance(4.9)
-    assert found == []
-    clock.advance(0.1)
-    assert found[0].check(UpstreamSilent)
-    assert response.transport.disconnected
 
 
 @pytest.mark.parametrize("read", [readBody, treq.content])
