@@ -1,30 +1,14 @@
-"""Keys of a terminal."""
+"""Keys of a terminal (keys.txt)."""
 
 import os
 import pty
 import termios
 import threading
-from dataclasses import replace
 
 import pytest
 
 from cacheproxy.top.keys import Keys, NoKeys, View, read_keys
-
-
-@pytest.mark.parametrize(
-    ("data", "keys"),
-    [
-        (b"jq", ["j", "q"]),
-        (b"\x1b[A\x1b[B\x1bOA\x1bOB", ["up", "down", "up", "down"]),
-        (b"\x1b", ["escape"]),
-        (b"\r\n\x7f\b", ["enter", "enter", "backspace", "backspace"]),
-        ("é客".encode(), ["é", "客"]),
-        (b"\x1b[5~\x1b[1;5C\x1b[<0;3;4M\t\x00", []),
-        (b"\xff\xfe", []),
-    ],
-)
-def test_what_was_pressed(data, keys):
-    assert list(read_keys(data)) == keys
+from tests import transcript
 
 
 @pytest.fixture
@@ -79,39 +63,6 @@ def test_a_terminal_that_is_gone_is_left():
     os.close(theirs)
 
 
-SEARCH = View(search="jq")
-
-
-@pytest.mark.parametrize(
-    ("keys", "view"),
-    [
-        # a conversation is chosen
-        ("j", View("a/2")),
-        ("jjjj", View("a/3")),
-        ("jjk", View("a/2")),
-        ("kk", View("a/1")),
-        (("down", "down", "up"), View("a/2")),
-        # enter opens it, and escape goes back
-        (("j", "enter"), View("a/2", is_opened=True)),
-        (("j", "enter", "j"), View("a/3", is_opened=True)),
-        (("j", "enter", "escape"), View("a/2")),
-        (("j", "enter", "enter"), View("a/2")),
-        # text behind a slash is searched for
-        (("/", *"jqx", "backspace"), replace(SEARCH, is_typing=True)),
-        (("/", *"jq", "enter"), SEARCH),
-        (("/", *"jq", "escape"), View()),
-        (("/", *"jq", "enter", "escape"), View()),
-        (("/", *"x" * 999), View(search="x" * 120, is_typing=True)),
-        (("/", "down", "é"), View(search="é", is_typing=True)),
-        # q leaves
-        ("q", None),
-        (("enter", "q"), None),
-    ],
-)
-def test_what_keys_make_of_the_view(keys, view):
-    assert after(*keys) == view
-
-
 def after(*keys, names=("a/1", "a/2", "a/3")):
     view = View()
     for key in keys:
@@ -119,12 +70,12 @@ def after(*keys, names=("a/1", "a/2", "a/3")):
     return view
 
 
+def test_what_was_pressed_and_what_it_makes_of_the_view():
+    transcript.holds("keys.txt", globals() | {"read_keys": read_keys})
+
+
 def test_it_stays_chosen_where_the_list_is_sorted_anew():
     assert View("a/1").place(["a/9", "a/1"]) == 1
     assert View("gone").place(["a/9", "a/1"]) == 0
     assert View("a/2", is_opened=True).opened == "a/2"
     assert View("a/2").opened is None
-
-
-def test_nothing_can_be_chosen_of_nothing():
-    assert after("j", "enter", "k", "x", names=[]) == View()

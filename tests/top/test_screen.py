@@ -3,7 +3,6 @@
 import io
 import re
 import time
-from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
@@ -11,8 +10,7 @@ from rich.console import Console, Group
 
 from cacheproxy.top.keys import View
 from cacheproxy.top.screen import lines, ordered
-from cacheproxy.top.watch import Watched
-from tests import golden
+from tests import transcript
 
 from .told import BREAK, NOW, conversation, place, told, turn
 
@@ -49,56 +47,15 @@ TREE = [
     *(conversation("a/x", root="a/y"), conversation("a/z", root="a/c")),
 ]
 OPENED = View("claude/3f9a77", is_opened=True)
-SCREENS = {
-    "a conversation": (told(conversation()),),
-    "what is not known": (
-        told(conversation(reused=0, evaluated=0, context=None, saved_seconds=None)),
-    ),
-    "a prompt is read": (
-        told(conversation(), conversation("pi/3f9a77"), data={"prefills": [PREFILL]}),
-    ),
-    "nobody knows how long it takes": (
-        told(conversation(), data={"prefills": [PREFILL | {"to_go": None}]}),
-    ),
-    "many are read": (told(conversation(), data={"prefills": [PREFILL] * 9}),),
-    "how far is not known": (told(conversation(), data={"prefills": [UNKNOWN]}),),
-    "its client has left": (told(conversation(), data={"prefills": [PREFILL | {"held": True}]}),),
-    "it waits for another": (
-        told(conversation(), data={"prefills": [UNKNOWN | {"waits_for": "claude/77b0"}]}),
-    ),
-    "a break": (told(conversation(breaks=1), breaks=(BREAK,)),),
-    "breaks without a cure": (
-        told(
-            conversation(),
-            breaks=(
-                *(BREAK | {"known": {"cure": None}}, BREAK | {"known": {}}),
-                BREAK | {"known": {"cure": CURE | {"applied": True}}},
-                BREAK | {"known": {"cure": CURE | {"applicable": False}}},
-            ),
-        ),
-    ),
-    "subagents": (told(*TREE), View("a/d")),
-    "names that are alike": (
-        told(conversation("pi/task1"), conversation("pi/task2"), conversation()),
-    ),
-    "the chosen one is in sight": (told(*MANY, count=5000), View("c/00031")),
-    "the last is chosen": (told(*MANY), View("c/00049")),
-    "an opened conversation": (told(conversation(), one=ONE), OPENED, place(140)),
-    "one that is yet to come": (told(conversation(), one=ONE), View("claude/x", is_opened=True)),
-    "trouble": (told(conversation(), trouble="gone"),),
-    "nothing yet": (Watched(trouble="asking"),),
-    "an empty list": (told(),),
-    "nothing is found": (told(), View(search="zz")),
-    "wide": (told(conversation(), breaks=(BREAK,)), None, place(140)),
-}
 
 
-@pytest.mark.parametrize("name", SCREENS)
-def test_what_is_shown(name, monkeypatch):
-    """The verdict first; then what is read, the list, and at the foot what broke and its cure."""
+def seen(found, view=None, where=None):
+    return re.sub(r"\n{4,}", "\n\n⋮\n\n", "\n".join(shown(found, view, where)))
+
+
+def test_what_is_shown(monkeypatch):
     monkeypatch.setattr(time, "localtime", time.gmtime)
-    file = Path(__file__).with_name("screen.txt")
-    golden.agrees(file, name, re.sub(r"\n{4,}", "\n\n⋮\n\n", "\n".join(shown(*SCREENS[name]))))
+    transcript.holds("screen.txt", globals())
 
 
 @pytest.mark.parametrize(
