@@ -14,6 +14,7 @@ from cacheproxy.doctor.guard import at_stake, kept
 from cacheproxy.doctor.record import NO_RECORD
 from cacheproxy.doctor.report import Working, conclude
 from cacheproxy.http_client import Site
+from tests import transcript
 from tests.doctor import builders
 from tests.doctor.builders import recorded
 
@@ -24,30 +25,6 @@ def used(number, task, held, *, busy=False):
     return Slot(number, 65_536, held, busy, task)
 
 
-@pytest.mark.parametrize(
-    ("slots", "tokens"),
-    [
-        ((), None),
-        ((NEW,), 0),
-        ((used(0, 5, 20_050),), 20_050),
-        ((used(0, 5, 700),), 0),
-        ((used(0, 5, 20_050, busy=True),), 20_050),
-        ((NEW, used(1, 5, 20_050)), 0),
-        ((used(0, 9, 700), used(1, 5, 20_050)), 20_050),
-        ((used(0, 5, 700), used(1, 9, 20_050)), 0),
-        ((used(0, 9, 30_000), used(1, 5, 20_050)), 20_050),
-        ((used(0, 9, 700), used(1, 5, 0)), 0),
-        ((used(0, 5, 0), used(1, 9, 20_050)), 0),
-        ((NEW, used(1, 5, 40_000), used(2, 9, 24_000)), 40_000),
-        ((used(0, 5, 700, busy=True), used(1, 9, 20_050)), 20_050),
-    ],
-)
-def test_what_the_next_prompt_takes(slots, tokens):
-    """Unused slots first, else the one used longest ago; short prompts are cheap."""
-    assert at_stake(slots, keeps=False) == tokens
-    assert at_stake(slots, keeps=True) == 0
-
-
 def held_by(number, session, turn, prompt, reused, **more):
     return builders.seen(number, turn, prompt, reused, session=session, seconds=0.5, **more)
 
@@ -56,29 +33,9 @@ MAIN = held_by(1, "a", 1, 11_000, 0), held_by(3, "a", 2, 11_200, 11_000)
 TITLE = held_by(2, "a", 1, 500, 7, side=True)
 
 
-@pytest.mark.parametrize(
-    ("between", "is_kept"),
-    [
-        (TITLE, True),
-        (held_by(2, "b", 1, 500, 7), True),
-        (held_by(2, "b", 1, 5_000, 4_500), False),
-        (held_by(2, "b", 1, 9_000, 7), False),
-        (held_by(2, "b", 1, 500, None), False),
-        (held_by(2, "b", 1, 500, 7, status=400), False),
-        (held_by(2, "b", 1, 500, 7, wall=2.9), False),
-        (held_by(2, "b", 1, 500, 7, wall=1.2), False),
-    ],
-)
-def test_a_conversation_that_outlived_another_prompt_shows_the_ram_cache(between, is_kept):
-    """Unless that prompt may have held what was reused, or was worked on at another time."""
-    assert kept(recorded(MAIN[0], between, MAIN[1]), 1, 0.1) is is_kept
-
-
-def test_nothing_is_shown_without_such_a_turn():
-    assert not kept(recorded(*MAIN), 1, 0.1)
-    assert not kept(NO_RECORD, 1, 0.1)
-    assert not kept(recorded(MAIN[0], TITLE, MAIN[1]), 2, 0.1)
-    assert not kept(recorded(MAIN[0], TITLE, held_by(3, "a", 2, 11_200, 7)), 1, 0.1)
+def test_what_is_at_stake_and_what_is_kept():
+    known = {"at_stake": at_stake, "kept": kept, "recorded": recorded, "NO_RECORD": NO_RECORD}
+    transcript.holds("guard.txt", globals() | known)
 
 
 ONE, FOUR = {"n_parallel": 1}, {"n_parallel": 4, "kv_unified": True}

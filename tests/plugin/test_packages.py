@@ -15,6 +15,7 @@ from cacheproxy.core.rules.fold import normalize
 from cacheproxy.core.rules.rule import Rule
 from cacheproxy.plugin.package import PluginError
 from cacheproxy.plugin.packages import choose
+from tests import transcript
 from tests.observe.exchanges import exchange as exchange_of
 from tests.plugin.installing import (
     CLIENT,
@@ -168,31 +169,12 @@ RULES = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("enable", "disable", "names"),
-    [
-        ((), (), ["on", "code"]),
-        (("off",), (), ["on", "off", "code"]),
-        ((), ("on",), ["code"]),
-        ((), ("off",), ["on", "code"]),
-        (("on", "off"), ("code",), ["on", "off"]),
-        (("on",), ("on",), ["on", "code"]),
-        (["off", "off"], iter(["code"]), ["on", "off"]),
-    ],
-)
-def test_choose_changes_the_defaults(enable, disable, names):
-    assert [rule.name for rule in choose(RULES, enable, disable)] == names
+def chosen(enable, disable):
+    return [rule.name for rule in choose(RULES, enable, disable)]
 
 
-@pytest.mark.parametrize(("enable", "disable"), [(("yyy",), ()), ((), ("yyy", "zzz"))])
-def test_choose_refuses_unknown_names_and_lists_the_known(enable, disable):
-    """Or says which is meant, of a name that is misspelt."""
-    with pytest.raises(PluginError, match=r"no rule is called yyy.*the rules are: code, off, on"):
-        choose(RULES, enable, disable)
-    with pytest.raises(PluginError, match=r"no rule is called onn. Did you mean on\?$"):
-        choose(RULES, ("onn",), disable[:0])
-    with pytest.raises(PluginError, match="no client package is installed"):
-        choose([], enable, disable)
+def test_which_rules_are_on():
+    transcript.holds("choose.txt", globals())
 
 
 MINE = """
