@@ -17,6 +17,7 @@ from cacheproxy.proxy.downstream import channel as module
 from cacheproxy.proxy.downstream import incoming
 from cacheproxy.proxy.downstream.limits import Limits
 from cacheproxy.proxy.downstream.site import ProxySite
+from tests import transcript
 from tests.proxy.inmemory import Transport, take_turns
 
 GET = b"GET /x HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -116,43 +117,6 @@ def flush(request):
     request.flush()
 
 
-WRITTEN = {
-    # what is asked, the answer's status and headers, what of it is written: the writes then
-    "length": ("GET", 200, LENGTH, (b"o", b"k"), [WHOLE[:-1], b"k"]),
-    "chunks": (
-        "GET",
-        200,
-        (),
-        (b"x" * 17, b"", b"y"),
-        [BEGUN + b"11\r\n" + b"x" * 17 + b"\r\n", b"1\r\ny\r\n", END],
-    ),
-    "pieces that wait": (
-        "GET",
-        200,
-        (),
-        (wait(b"a"), b"b", wait(b"c"), flush, wait(b"d")),
-        [BEGUN + b"1\r\na\r\n1\r\nb\r\n", b"1\r\nc\r\n", b"1\r\nd\r\n" + END],
-    ),
-    "a head waits": ("GET", 200, (), (), [BEGUN + END]),
-    "or is flushed, once": ("GET", 200, (), (flush, flush), [BEGUN, END]),
-    "HEAD": ("HEAD", 200, (), (b"body",), [b"HTTP/1.1 200 OK\r\n\r\n"]),
-    "HEAD, length": ("HEAD", 200, LENGTH, (b"body",), [WHOLE[:-2]]),
-    "204": ("GET", 204, (), (b"body",), [b"HTTP/1.1 204 OK\r\n\r\n"]),
-    "304": ("GET", 304, ETAG, (b"body",), [b"HTTP/1.1 304 OK\r\nETag: 9\r\n\r\n"]),
-    # RFC 9110, section 8.6: what never has a body says no length
-    "204, length": ("GET", 204, NO_LENGTH, (), [b"HTTP/1.1 204 OK\r\nA: 1\r\n\r\n"]),
-    "304 to HEAD, length": ("HEAD", 304, NO_LENGTH, (), [b"HTTP/1.1 304 OK\r\nA: 1\r\n\r\n"]),
-    # chunks would be part of the body there: it ends with the connection
-    "HTTP/1.0": ("HTTP/1.0", 200, (), (b"ok",), [b"HTTP/1.0 200 OK\r\n" + CLOSE + b"ok"]),
-    "HTTP/1.0, length": (
-        "HTTP/1.0",
-        200,
-        LENGTH,
-        (b"ok",),
-        [b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n" + CLOSE + b"ok"],
-    ),
-    "the last": ("close", 200, (), (), [BEGUN[:-2] + CLOSE + END]),
-}
 ASKED = {
     "GET": GET,
     "HEAD": GET.replace(b"GET", b"HEAD"),
@@ -161,20 +125,20 @@ ASKED = {
 }
 
 
-@pytest.mark.parametrize("case", WRITTEN)
-def test_what_is_written_when(case):
-    """The head and the first piece are one write, and so is each further piece (RFC 9112)."""
-    data, status, headers, pieces, written = WRITTEN[case]
-    down, request = asked(ASKED[data])
-    request.send_head(status, b"OK", headers)
-    assert request.started
-    if data == "HTTP/1.0":
-        assert request.framed == bool(headers)
-    for piece in pieces:
-        piece(request) if callable(piece) else request.write(piece)
-    request.finish()
-    assert down.transport.take() == written
-    assert down.transport.disconnecting == (data in ("HTTP/1.0", "close"))
+def test_what_is_written_when():
+    def written(asks, status, headers, *pieces):
+        down, request = asked(ASKED[asks])
+        request.send_head(status, b"OK", headers)
+        assert request.started
+        if asks == "HTTP/1.0":
+            assert request.framed == bool(headers)
+        for piece in pieces:
+            piece(request) if callable(piece) else request.write(piece)
+        request.finish()
+        assert down.transport.disconnecting == (asks in ("HTTP/1.0", "close"))
+        return "\n".join(map(repr, down.transport.take()))
+
+    transcript.holds("written.txt", globals() | locals())
 
 
 @pytest.mark.parametrize("ended", [False, True])
