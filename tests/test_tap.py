@@ -10,7 +10,6 @@ from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
-from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
 from twisted.internet.error import CannotListenError
 
 from cacheproxy import sources, tap, units
@@ -224,28 +223,12 @@ def test_localhost_is_found_on_either_protocol(tmp_path, host):
             assert client.ask("/x").answer().status == 200
 
 
-@pytest.mark.parametrize(
-    ("host", "upstream", "same"),
-    [
-        (IPv4Address("TCP", "127.0.0.1", 8081), "http://localhost:8081", True),
-        (IPv4Address("TCP", "127.0.0.1", 8081), "http://127.0.0.1:8081/v1", True),
-        (IPv4Address("TCP", "127.0.0.1", 8081), "https://127.0.0.1:8081", True),
-        (IPv4Address("TCP", "0.0.0.0", 8081), "http://localhost:8081", True),
-        (IPv4Address("TCP", "127.0.0.1", 8081), "http://0.0.0.0:8081", True),
-        (IPv6Address("TCP", "::1", 8081), "http://[::]:8081", True),
-        (IPv4Address("TCP", "192.168.1.2", 8081), "http://0.0.0.0:8081", False),
-        (IPv6Address("TCP", "::", 8081), "http://[::1]:8081", True),
-        (IPv6Address("TCP", "::1", 8081), "http://[::1]:8081", True),
-        (IPv4Address("TCP", "192.168.1.2", 8081), "http://192.168.1.2:8081", True),
-        (IPv4Address("TCP", "127.0.0.1", 8081), "http://localhost:8080", False),
-        (IPv4Address("TCP", "127.0.0.1", 8081), "http://gpubox:8081", False),
-        (IPv4Address("TCP", "192.168.1.2", 8081), "http://localhost:8081", False),
-        (IPv4Address("TCP", "127.0.0.1", 80), "http://localhost", True),
-        (UNIXAddress(b"/tmp/s"), "http://localhost:8081", False),
-    ],
-)
-def test_an_upstream_that_is_the_proxy_itself(host, upstream, same):
-    assert listening.is_same(host, UpstreamURL.parse(upstream)) is same
+def is_same(host, upstream):
+    return listening.is_same(host, UpstreamURL.parse(upstream))
+
+
+def test_an_upstream_that_is_the_proxy_itself():
+    transcript.holds("itself.txt", globals())
 
 
 def test_a_failure_to_listen_without_a_number():

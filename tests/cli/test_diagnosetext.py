@@ -1,7 +1,6 @@
 """What ``cacheproxy diagnose`` says of a turn, in words (diagnosetext.txt)."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -10,7 +9,7 @@ from cacheproxy.core.conversation.verdict import Basis, Judgement, Reason, Token
 from cacheproxy.core.diagnose.report import TurnReport
 from cacheproxy.core.diff.kind import ChangeKind
 from cacheproxy.core.judge.advice import Advice
-from tests import golden
+from tests import transcript
 
 FINE = TurnReport(
     number=7,
@@ -41,47 +40,14 @@ CHANGED = replace(
 UNMEASURED = replace(
     CHANGED, judgement=Judgement.UNKNOWN, reused=None, evaluated=None, seconds=None, lost=None
 )
-REPORTS = {
-    "a turn that went well": FINE,
-    "a change, and the count agrees": CHANGED,
-    "a change, and another slot": replace(
-        CHANGED, equal=TokenCount(2_600, "estimated"), reused=0, evaluated=11_000
-    ),
-    "a change, not measured": replace(UNMEASURED, advice=(Advice("a rule", "--enable ids"),)),
-    "no change, not measured": replace(UNMEASURED, reason=None, path=None, byte=None, kind=None),
-    **{
-        f"{reason}, {basis}": replace(BROKEN, reason=reason, basis=basis, says="so many words")
-        for reason in (Reason.EVICTED, Reason.UNKNOWN, Reason.CHECKPOINT)
-        for basis in (Basis.RENDERED, Basis.COUNTED)
-    },
-    "what the template did": replace(
-        BROKEN,
-        reason=Reason.TEMPLATE_CHANGED,
-        path="/messages/2/reasoning_content",
-        basis=Basis.RENDERED,
-        says="thinking dropped by the template",
-    ),
-    "a cut": replace(BROKEN, judgement=Judgement.CUT, reason=Reason.CUT, says="so many words"),
-    "a cut first turn, not measured": replace(
-        UNMEASURED,
-        judgement=Judgement.CUT,
-        reason=Reason.CUT,
-        equal=None,
-        path=None,
-        byte=None,
-        kind=None,
-        says="so many words",
-    ),
-    "another model": replace(BROKEN, reason=Reason.MODEL_CHANGED, says="more words"),
-    "not seen": replace(BROKEN, reason=Reason.PREVIOUS_NOT_FOUND, says="more words"),
-}
 
 
-@pytest.mark.parametrize("name", REPORTS)
-def test_what_it_says(name):
-    """Only what was rendered is called a prompt; without a count no verdict is given."""
-    text = "\n".join(lines(REPORTS[name]))
-    golden.agrees(Path(__file__).with_name("diagnosetext.txt"), name, text)
+def says(report, **more):
+    return "\n".join(lines(replace(report, **more)))
+
+
+def test_what_it_says():
+    transcript.holds("diagnosetext.txt", globals() | {"Advice": Advice, "Basis": Basis})
 
 
 @pytest.mark.parametrize("judgement", Judgement)

@@ -21,7 +21,7 @@ from cacheproxy.doctor.facts import Proxy, look_at_server, router_cure
 from cacheproxy.doctor.report import Working, conclude
 from cacheproxy.doctor.trial import ANY, PromptSender, rounds_for
 from cacheproxy.http_client import Site
-from tests import needs
+from tests import needs, transcript
 from tests.doctor.builders import HEADS, facts
 from tests.llama.routers import PAGE as ROUTERS_PAGE
 from tests.llama.routers import recipes, routing
@@ -237,21 +237,9 @@ def test_no_flag_is_advised_for_a_cache_that_is_said_to_be_on(tried):
     assert "--no-enable" not in finding.fix
 
 
-@pytest.mark.parametrize(
-    ("blocks", "prompt", "whole"),
-    [
-        (ANY, 640, 639),
-        (ANY, 1, 0),
-        (ANY, 0, 0),
-        (Memory(block=16), 16, 0),
-        (Memory(block=16), 17, 16),
-        (Memory(block=1024), 2275, 2048),
-        (Memory(block=448, is_hybrid=True), 1000, 448),
-        (Memory(block=448, is_hybrid=True), 448, 0),
-    ],
-)
-def test_the_last_token_is_always_computed_and_of_hybrids_the_last_block(blocks, prompt, whole):
-    assert blocks.whole(prompt) == whole
+def test_what_is_reused_of_whole_blocks():
+    known = {"ANY": ANY, "Memory": Memory, "rounds_for": rounds_for}
+    transcript.holds("blocks.txt", globals() | known)
 
 
 @pytest.mark.parametrize(("mamba", "is_hybrid"), [("None", False), ("448", True)])
@@ -269,11 +257,6 @@ def test_a_page_that_says_nothing(peer, nobody, page):
         counters = PromptSender(upstream=site, counts=True)
         assert counters.figures() == ServerFigures()
         assert counters.with_reuse(Usage(640), ServerFigures()) == (Usage(640), False)
-
-
-@pytest.mark.parametrize(("block", "rounds"), [(1, 5), (16, 5), (128, 5), (256, 7), (2048, 5)])
-def test_prompts_are_as_long_as_two_blocks_if_that_is_bearable(block, rounds):
-    assert rounds_for(block) == rounds
 
 
 ROUTER_PAGES = {
