@@ -117,10 +117,7 @@ def test_its_settings_are_settings():
 
 @pytest.mark.slow
 def test_it_does_not_start_without_a_token(tmp_path):
-    settings = image_environment() | {
-        "CACHEPROXY_PORT": "0",
-        "CACHEPROXY_STATE_DIR": str(tmp_path),
-    }
+    settings = image_environment() | {"CACHEPROXY_PORT": "0", "CACHEPROXY_STATE_DIR": str(tmp_path)}
     result = subprocess.run(
         [sys.executable, "-P", "-m", "cacheproxy", "serve"],
         env=environment(tmp_path, **settings),

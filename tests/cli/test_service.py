@@ -150,8 +150,7 @@ def test_a_service_manager_that_fails(home):
 
 
 @pytest.mark.parametrize(
-    ("platform", "words"),
-    [("win32", "Task Scheduler"), ("plan9", "no service manager for plan9")],
+    ("platform", "words"), [("win32", "Task Scheduler"), ("plan9", "no service manager for plan9")]
 )
 def test_elsewhere(monkeypatch, platform, words):
     """One line, with the program to start; macOS has launchd."""

@@ -25,9 +25,7 @@ def head(version, cch):
 
 
 HEADS = Volatile(
-    "billing header",
-    (RULE,),
-    (head("1a2", "a1b2c"), head("3b4", "d3e4f"), head("5c6", "0a9b8")),
+    "billing header", (RULE,), (head("1a2", "a1b2c"), head("3b4", "d3e4f"), head("5c6", "0a9b8"))
 )
 """What Claude Code's package says of its header, in short."""
 CLIENT = Client(
@@ -70,13 +68,7 @@ def shot(reused):
 
 def trial(second, without, api=CHAT):
     """A trial of prompts of 640 tokens, by how many were reused of each."""
-    return Trial(
-        api,
-        through_proxy=True,
-        first=shot(0),
-        second=shot(second),
-        without=shot(without),
-    )
+    return Trial(api, through_proxy=True, first=shot(0), second=shot(second), without=shot(without))
 
 
 def server_look(kind="llama-server", evaluated=None, slots=()):

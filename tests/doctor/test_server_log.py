@@ -51,11 +51,7 @@ def test_the_real_server_s_log(model, verbosity):
             "NO   2 of 2 follow-up turns lost the cache; 9 % of 56.0K tokens in 3",
             1,
         ),
-        (
-            ((1, 18_000, 0), (2, 18_211, 18_000)),
-            "YES   50 % of 36.2K tokens in 2 turns were",
-            0,
-        ),
+        (((1, 18_000, 0), (2, 18_211, 18_000)), "YES   50 % of 36.2K tokens in 2 turns were", 0),
         (((1, 18_000, 0),), "NOT MEASURED   0 % of 18.0K tokens in 1 turn were reused; none", 0),
     ],
 )

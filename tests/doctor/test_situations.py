@@ -100,9 +100,7 @@ CASES = {
     ),
     "cuts": (
         *("NO", 1, r"The server cut \d of 9 turns to fit its context; 15 % of 13.2K tokens in 9"),
-        {
-            "context": ("FAIL", "the last time it read 1,500 tokens", "env opencode"),
-        },
+        {"context": ("FAIL", "the last time it read 1,500 tokens", "env opencode")},
         1,
     ),
     "refuses": (

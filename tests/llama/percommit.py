@@ -35,15 +35,8 @@ NAMED: dict[str, tuple[str, ...]] = {
     "test_fleet": ("*_a_file_or_a_command_*",),
     "test_metrics": ("*",),
     "test_placement": ("*_what_is_new|strict|", "*_what_is_new|hoist|", "*_heals_*|chat|"),
-    "test_holding": (
-        "*|4-/v1/chat/completions|",
-        "*|4-/v1/messages|",
-    ),
-    "test_prefill": (
-        "*|prompt-stream-rst|",
-        "*|token-at once-fin|",
-        "*_pings|messages|",
-    ),
+    "test_holding": ("*|4-/v1/chat/completions|", "*|4-/v1/messages|"),
+    "test_prefill": ("*|prompt-stream-rst|", "*|token-at once-fin|", "*_pings|messages|"),
     "test_profile": ("*_a_reload_*", "*|think|", "*|tools|", "*_learned_anew", "*|64-1-expected0|"),
     "test_progress": ("*_as_without*", "*_gets_it|/v1/responses|"),
     "test_proving": ("*|think-*", "*|hoist-*", "*_says_so", "*|messages-claude-stream|"),

@@ -10,12 +10,7 @@ from cacheproxy.testing import capture_name, find_captures, load_capture
 
 from . import openclaw_2026_02
 from .exceptions import EXCEPTIONS
-from .replay import (
-    breaks,
-    converse,
-    erase,
-    replay,
-)
+from .replay import breaks, converse, erase, replay
 
 pytestmark = pytest.mark.llama
 

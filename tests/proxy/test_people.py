@@ -36,13 +36,7 @@ pytestmark = pytest.mark.slow
 TURNS = int(os.environ.get("CACHEPROXY_TURNS", "1250"))
 EACH = 250 if TURNS < 10_000 else 1_000
 TWO = ("two proxies",)
-OPTIONS = (
-    (),
-    ("--dialect", "openai"),
-    ("--placement", "user"),
-    TWO,
-    ("--memory", "16"),
-)
+OPTIONS = ((), ("--dialect", "openai"), ("--placement", "user"), TWO, ("--memory", "16"))
 SAID = {*PATHS.values()}
 
 

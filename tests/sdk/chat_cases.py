@@ -80,7 +80,7 @@ TURNS = Case(
         chunk({}, "tool_calls"),
         COUNT,
         DONE,
-    ),
+    )
 )
 """What a conversation goes on from. Its calls are of no other case."""
 CASES = {
@@ -111,16 +111,8 @@ CASES = {
     ),
     "calls-uncounted": Case(  # whole calls, all of them with the index 0, and "stop" at the end
         completion(_calls(("a", "one", '{"a":1}'), ("b", "two", '{"b":2}')), "stop"),
-        (
-            chunk(call(0, '{"a":1}', "one", "a")),
-            chunk(call(0, '{"b":2}', "two", "b")),
-            *END,
-        ),
-        said(
-            ("tool_use", "one", {"a": 1}),
-            ("tool_use", "two", {"b": 2}),
-            reason="tool_use",
-        ),
+        (chunk(call(0, '{"a":1}', "one", "a")), chunk(call(0, '{"b":2}', "two", "b")), *END),
+        said(("tool_use", "one", {"a": 1}), ("tool_use", "two", {"b": 2}), reason="tool_use"),
     ),
     "call-without-id": Case(
         completion(

@@ -38,12 +38,7 @@ def _common(retries: int) -> Json:
 
 # Of each API: the client, what of it asks, how, and what the helper is asked for at the end.
 APIS: dict[str, tuple[Callable[[str, int], Any], str, Json, str]] = {
-    "messages": (
-        _anthropic,
-        "messages",
-        {"messages": SAID, "max_tokens": 9},
-        "get_final_message",
-    ),
+    "messages": (_anthropic, "messages", {"messages": SAID, "max_tokens": 9}, "get_final_message"),
     "chat": (_openai, "chat.completions", {"messages": SAID}, "get_final_completion"),
     "responses": (_openai, "responses", {"input": SAID}, "get_final_response"),
 }

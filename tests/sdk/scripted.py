@@ -95,11 +95,7 @@ def responses(model: str) -> list[Event]:
     ]
 
 
-STREAMS = {
-    "/v1/messages": messages,
-    "/v1/chat/completions": chat,
-    "/v1/responses": responses,
-}
+STREAMS = {"/v1/messages": messages, "/v1/chat/completions": chat, "/v1/responses": responses}
 
 
 def written(event: Event) -> bytes:

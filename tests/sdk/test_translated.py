@@ -20,11 +20,7 @@ pytest.importorskip("anthropic")
 
 LANGUAGES = ("python", "javascript")
 NAMED = CASES | BROKEN | ERRORS
-ASKED = {
-    "max_tokens": 9,
-    "messages": [{"role": "user", "content": "hi"}],
-    "stop_sequences": ["##"],
-}
+ASKED = {"max_tokens": 9, "messages": [{"role": "user", "content": "hi"}], "stop_sequences": ["##"]}
 RESULTS = [
     {
         "role": "user",

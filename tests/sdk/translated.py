@@ -66,13 +66,7 @@ def _block(block: Json) -> tuple[Any, ...]:
     return block["type"], block[block["type"]]
 
 
-def _ask(
-    *,
-    url: str,
-    how: str,
-    body: Json,
-    results: list[Json] | None = None,
-) -> Json:
+def _ask(*, url: str, how: str, body: Json, results: list[Json] | None = None) -> Json:
     events: list[Json] = []
     try:
         client = _client(url)

@@ -233,18 +233,13 @@ def test_pings_are_neither_kept_nor_counted():
 
 
 attentive = proxy_with(
-    *("--ping-after", "0.2", "--capture", "capture"),
-    asks=("/v1/messages", "/v1/chat/completions"),
+    *("--ping-after", "0.2", "--capture", "capture"), asks=("/v1/messages", "/v1/chat/completions")
 )
 
 
 @pytest.mark.parametrize(
     ("path", "ping"),
-    [
-        ("/v1/messages", PING),
-        ("/v1/chat/completions", CHAT.sign(b"")),
-        ("/v1/responses", COMMENT),
-    ],
+    [("/v1/messages", PING), ("/v1/chat/completions", CHAT.sign(b"")), ("/v1/responses", COMMENT)],
 )
 def test_a_silent_stream_carries_the_dialects_own_ping(attentive, upstream, path, ping):
     """Again and again, until the upstream speaks; then what it says, unchanged.

@@ -6,14 +6,7 @@ import socket
 import pytest
 
 from tests.core.templates import as_user, drop, hoist, inline, strict
-from tests.proxy.harness import (
-    Client,
-    Proxy,
-    Upstream,
-    eventually,
-    free_port,
-    whole,
-)
+from tests.proxy.harness import Client, Proxy, Upstream, eventually, free_port, whole
 
 from .bodies import LLAMA, MOST_QUESTIONS, PAGES, WITHOUT, ask, late, spoken
 from .templated import PAGE, PATHS, REFUSAL, TOKENIZE, ModelServer, put, renders, says, tokenizes

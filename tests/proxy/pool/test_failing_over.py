@@ -123,11 +123,7 @@ why = "a stamp"
 """
 MINE = (b"x-api-key: mine", b"Authorization: Bearer mine", b"X-Cacheproxy-Probe: x")
 COOKIES = (b"Cookie: a=1; cacheproxy-0f3a=ours", b"X-Cacheproxy-Token: t")
-AS_IT_CAME = {
-    "x-api-key": [b"mine"],
-    "authorization": [b"Bearer mine"],
-    "cookie": [b"a=1"],
-}
+AS_IT_CAME = {"x-api-key": [b"mine"], "authorization": [b"Bearer mine"], "cookie": [b"a=1"]}
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,7 @@ import pytest
 from tests.core.templates import RefusedError, inline, strict, thinking
 from tests.proxy.harness import Proxy, eventually, whole
 from tests.proxy.placing.bodies import late
-from tests.proxy.placing.templated import (
-    PAGE,
-    PATHS,
-    ModelServer,
-    renders,
-    says,
-)
+from tests.proxy.placing.templated import PAGE, PATHS, ModelServer, renders, says
 
 STATUS = {
     "/health": {"status": "ok"},
@@ -95,10 +89,7 @@ def test_a_llama_server_tells_what_its_template_does_whatever_is_done_about_it(
 
 @pytest.mark.parametrize(
     "answer",
-    [
-        b'{"prompt": "' + b"x" * (4 << 20) + b'"}',
-        b'{"prompt": "cacheproxy-head of another model"}',
-    ],
+    [b'{"prompt": "' + b"x" * (4 << 20) + b'"}', b'{"prompt": "cacheproxy-head of another model"}'],
 )
 def test_a_rendering_page_of_nonsense_tells_nothing(start, answer):
     proxy = start(llama(inline, pages={PAGE: says(whole(answer))}))

@@ -297,10 +297,7 @@ def test_a_start_that_is_not_told_is_no_restart(reactor):
 
 @pytest.mark.parametrize(
     ("turn", "fields"),
-    [
-        ("too short to matter", {"size": 1000}),
-        ("without a cache", {"cache_prompt": False}),
-    ],
+    [("too short to matter", {"size": 1000}), ("without a cache", {"cache_prompt": False})],
 )
 def test_a_prompt_that_is_not_sent_again(reactor, turn, fields):
     llama = Llama(reactor).begun()

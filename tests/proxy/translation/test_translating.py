@@ -174,11 +174,7 @@ MISSING = {"type": "error", "error": {"type": "not_found_error", "message": "mod
 @pytest.mark.parametrize(
     ("options", "server", "came_down"),
     [
-        (
-            (),
-            serving(MESSAGES, answer=lambda peer, _: reply(peer, MISSING, NOT_FOUND)),
-            MISSING,
-        ),
+        ((), serving(MESSAGES, answer=lambda peer, _: reply(peer, MISSING, NOT_FOUND)), MISSING),
         ((), serving(), error("File Not Found")),
         (("--dialect", "anthropic"), serving(CHAT), error("File Not Found")),
     ],
