@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 
 from click.testing import CliRunner, Result
 
 from cacheproxy.cli.main import main
+from tests import golden
 
 
 def invoke(*words: object, **environ: str) -> Result:
@@ -34,6 +36,13 @@ def refused(*words: object, code: int = 2, **environ: str) -> str:
     result = invoke(*words, **environ)
     assert result.stdout == ""
     return one_line(result, code)
+
+
+def commands(file: Path, name: str) -> list[str]:
+    """The commands of a kept text, which ``transcript`` runs again."""
+    lines = golden.sections(file)[name].splitlines()
+    begin = "$ cacheproxy "
+    return [line.removeprefix(begin) for line in lines if line.startswith(begin)]
 
 
 def transcript(*commands: str, **shown: object) -> str:

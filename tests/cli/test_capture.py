@@ -12,9 +12,10 @@ from cacheproxy.core.conversation.session import Session
 from cacheproxy.record.files import read
 from cacheproxy.record.jsonl import to_line
 from tests import golden
-from tests.cli.invoking import invoke, transcript
+from tests.cli.invoking import commands, invoke, transcript
 from tests.record.recorded import recorded
 
+FILE = Path(__file__).with_name("capture.txt")
 SECRET = "kanarienvogel"
 NOON = time.mktime((2026, 11, 21, 12, 0, 0, 0, 0, -1))
 
@@ -51,35 +52,14 @@ def folder(tmp_path):
     return found
 
 
-COMMANDS = {
-    "list": ["list FOLDER/captures", "list FOLDER/captures/cline-b01c-2026-11-22.jsonl"],
-    "list as JSON": ["list FOLDER/captures --json"],
-    "odd names": ["list FOLDER/odd.jsonl"],
-    "export": [
-        "export FOLDER/captures --har FOLDER/out.har",
-        "export FOLDER/captures --har FOLDER/out.har --json",
-        "export FOLDER/captures --har /dev/null",
-    ],
-    "bad lines": [
-        f"{command} FOLDER/cut.jsonl FOLDER/notes.txt FOLDER/none.jsonl"
-        for command in ("list", "list --json", "export --har FOLDER/out.har")
-    ],
-    "nothing to export": ["export FOLDER/empty.har --har FOLDER/notes.txt"],
-    "cannot be written": [
-        "export FOLDER/captures --har FOLDER/none/out.har",
-        "export FOLDER/captures --har FOLDER/captures",
-    ],
-}
-
-
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", golden.sections(FILE))
 def test_what_it_says(folder, tmp_path, name):
     """The good lines of bad files are used; a file that is there is left alone."""
-    said = transcript(*(f"capture {one}" for one in COMMANDS[name]), folder=tmp_path)
+    said = transcript(*commands(FILE, name), folder=tmp_path)
     for seconds in (0, 120, 86_400):
         said = said.replace(str(NOON + seconds), f"NOON + {seconds}")
     said = re.sub(r"[\d,]{5,}(?= bytes)|(?<=\"bytes\": )\d{5}", "N", said)  # of a HAR
-    golden.agrees(Path(__file__).with_name("capture.txt"), name, said)
+    golden.agrees(FILE, name, said)
     assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
     assert (tmp_path / "notes.txt").read_text() == SECRET
 

@@ -7,10 +7,11 @@ import pytest
 
 from cacheproxy.cli.inspect import place_name
 from tests import golden
-from tests.cli.invoking import invoke, one_line, transcript
+from tests.cli.invoking import commands, invoke, one_line, transcript
 from tests.core.diagnose.test_volatile import set_system
 from tests.core.planting import anthropic, chat, jsonl, numbered, plant, request
 
+FILE = Path(__file__).with_name("inspect.txt")
 RULE = """
 [[rule]]
 name = "run-ids"
@@ -71,34 +72,17 @@ FILES = {
     "on.toml": lambda: RULE.format(default="true"),
     "off.toml": lambda: RULE.format(default="false"),
 }
-COMMANDS = {
-    "a clean conversation": "FOLDER/clean.jsonl",
-    "a field without a rule": "FOLDER/volatile.jsonl",
-    "a field with one": "-c FOLDER/on.toml FOLDER/volatile.jsonl",
-    "a field with one that is off": "-c FOLDER/off.toml FOLDER/volatile.jsonl",
-    "tools first": "--order tools FOLDER/volatile.jsonl",
-    "late system messages": "FOLDER/late.jsonl",
-    "late system messages, hoisted": "--order hoisted FOLDER/late.jsonl",
-    "wide texts": "FOLDER/wide.jsonl",
-    "halves of characters": "FOLDER/halves.jsonl",
-    "a HAR of another program": "FOLDER/x.har",
-    "several files are one": "FOLDER/clean.jsonl FOLDER/volatile.jsonl",
-    "a truncated line": "FOLDER/cut.jsonl",
-    "a HAR without bodies": "FOLDER/bodies.har",
-    "a file that is not there": "FOLDER/none.jsonl FOLDER/clean.jsonl",
-    "no prompt": "FOLDER/models.jsonl",
-    "a config that cannot be read": "-c FOLDER/none.toml FOLDER/clean.jsonl",
-}
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", golden.sections(FILE))
 def test_what_it_says(tmp_path, name):
     """Verdict, parts, fields with their rules; bad input is one clear line, the good is used."""
+    (command,) = commands(FILE, name)
     for file, text in FILES.items():
-        if file in COMMANDS[name]:
+        if file in command:
             (tmp_path / file).write_text(text())
-    said = transcript(f"inspect {COMMANDS[name]}", folder=tmp_path)
-    golden.agrees(Path(__file__).with_name("inspect.txt"), name, said)
+    said = transcript(command, folder=tmp_path)
+    golden.agrees(FILE, name, said)
     rows = [line for line in said.splitlines()[1:] if "Next:" not in line and line[0:1] != "!"]
     assert all(len(line) <= 96 for line in rows)
 

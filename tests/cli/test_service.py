@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests import golden
-from tests.cli.invoking import invoke, one_line, printed, transcript
+from tests.cli.invoking import commands, invoke, one_line, printed, transcript
 
 pytestmark = pytest.mark.slow
 
@@ -53,9 +53,9 @@ def unit(home, name="cacheproxy"):
     return home / f".config/systemd/user/{name}.service"
 
 
-def said(home, *commands):
+def said(home, *given):
     """What commands say, what they have run, and the files that are there then."""
-    text = transcript(*(f"service {one}" for one in commands), home=home, python=sys.executable)
+    text = transcript(*given, home=home, python=sys.executable)
     kept = [path for path in home.rglob("*") if path.is_file() and "bin" not in path.parts]
     files = [path for path in sorted(kept) if path.suffix in (".service", ".plist")]
     more = [f"ran {line}" for line in ran(home)]
@@ -79,35 +79,9 @@ TABLES = (
     'max_body = 7\n[[upstream]]\nname = "a"\nurl = "http://localhost:1"\nkey_env = "A_KEY"\n'
     '[alarm]\nwebhook = "http://localhost:2"\nsecret_env = "CACHEPROXY_SECRET"\n'
 )
-CASES = {
-    "install": ["install --port 9000 --verbose"],
-    "a dry run": ["install --dry-run --port 9000", "status --dry-run", "logs --dry-run"],
-    "uninstall": ["install", "uninstall --dry-run", "uninstall", "uninstall"],
-    "not installed": ["status"],
-    "a second one, its status and logs": [
-        "install --name two",
-        "status --name two",
-        "logs --name two -n 5 --follow",
-    ],
-    "what is wrong": [
-        "install --port http",
-        "install --upstream h",
-        "install --enable nosuch",
-        "install --config none.toml",
-        "install --nonsense",
-        "install --name a/b",
-    ],
-    "the environment, in a dry run": ["install --port 2 --config a.toml --dry-run"],
-    "the environment": ["install --port 2 --capture ~/caps --config a.toml"],
-    "the environment, with a token that is given": ["install --token amsel --config a.toml"],
-    "a unit of somebody else": ["install", "install --dry-run", "uninstall"],
-    "a unit of somebody else, by force": ["install --force", "install --port 5"],
-    "launchd": ["install --port 9000 --kind launchd", "logs --kind launchd"],
-    "launchd, uninstalled": ["install --kind launchd", "uninstall --kind launchd"],
-}
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", golden.sections(FILE))
 def test_what_it_says_and_does(home, name, monkeypatch):
     """Each line, each command that is run, and the files that are left.
 
@@ -121,7 +95,7 @@ def test_what_it_says_and_does(home, name, monkeypatch):
     if name.startswith("a unit of somebody else"):
         unit(home).parent.mkdir(parents=True)
         unit(home).write_text("[Service]\nExecStart=/bin/true\n")
-    golden.agrees(FILE, name, said(home, *CASES[name]))
+    golden.agrees(FILE, name, said(home, *commands(FILE, name)))
 
 
 def test_a_dry_run_says_exactly_what_install_does(home):
