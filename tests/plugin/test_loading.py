@@ -218,13 +218,6 @@ def test_who_takes_the_name_of_what_is_in_use_has_to_wait(install):
     }
 
 
-def test_installed_packages_of_this_environment_do_not_clash():
-    plugins = Packages().load()
-    assert [package.error for package in plugins if package.error] == []
-    names = [rule.name for rule in plugins.normalizers()]
-    assert len(names) == len(set(names))
-
-
 @pytest.fixture
 def here(tmp_path, monkeypatch):
     """The working directory."""

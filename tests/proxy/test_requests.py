@@ -128,19 +128,6 @@ def test_a_body_no_rule_names_passes_byte_for_byte(connect, upstream, name, path
     assert not received.values(b"x-trailer")
 
 
-FORMS = (b"application/x-www-form-urlencoded", b"multipart/form-data; boundary=x")
-
-
-@pytest.mark.parametrize(
-    "content_type", [*FORMS, b"multipart/form-data", b"application/json; charset=\x80\xff", b";"]
-)
-def test_a_content_type_is_not_interpreted(connect, upstream, content_type):
-    """Form parsing would look into bodies, and fail on odd ones."""
-    field = b"Content-Type: " + content_type
-    received = sent(connect, upstream, "/v1/messages", b"a=1&b=2", field)
-    assert (received.body, received.values(b"content-type")) == (b"a=1&b=2", [content_type])
-
-
 def test_an_upstream_with_a_path_of_its_own(upstream, tmp_path):
     """The base goes before every target, without a slash too many; ``*`` has no path."""
     with Proxy(tmp_path, "--upstream", f"{upstream.url}/gateway/v2/") as proxy:

@@ -9,7 +9,6 @@ from twisted.python.failure import Failure
 from twisted.web.server import NOT_DONE_YET
 
 from cacheproxy.core.privacy.access import Access
-from cacheproxy.proxy.downstream.bodies import Bodies
 from cacheproxy.proxy.downstream.limits import Limits
 from cacheproxy.proxy.downstream.site import ProxySite
 from tests.proxy.downstream.test_channel import GET, Writing
@@ -131,17 +130,6 @@ def test_who_waits_is_told_to_go_on_in_turn(house):
         one.send_all(2 * MIB)
     assert house.asked == [1, 3, 4]
     assert {len(request.body) for request in house.requests} == {2 * MIB}
-
-
-def test_small_ones_never_wait(house):
-    """Nor do those without a body, however much is taken."""
-    house.clients(3, 4 * MIB)
-    small = house.client()
-    small.announce(MIB, EXPECT)
-    assert small.taken() == CONTINUE
-    small.send_all(MIB)
-    house.client().send(GET.replace(b"Host", b"User-Agent: 9\r\nHost"))
-    assert house.asked == [4, 9]
 
 
 def test_of_twenty_that_wait_one_leaves(house):
@@ -292,19 +280,3 @@ def test_room_for_what_is_unpacked(house):
     assert room.called
     assert packed.channel.make_room(2 * MIB) is None
     assert house.taken == 2 * MIB
-
-
-def test_places_are_left_in_any_order():
-    """By those that wait, and by those that are there; nobody is let in twice."""
-    bodies, let_in = Bodies(10), []
-    places = [bodies.place(4, lambda n=n: let_in.append(n)) for n in range(6)]
-    assert [place.waits for place in places] == [False, False, True, True, True, True]
-    places[3].leave()
-    places[0].leave()
-    assert let_in == [2]
-    places[2].leave()
-    places[1].leave()
-    assert let_in == [2, 4, 5]
-    places[4].leave()
-    places[5].leave()
-    assert bodies.taken == 0

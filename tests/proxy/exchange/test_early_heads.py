@@ -79,16 +79,6 @@ def test_what_comes_afterwards_is_the_answer(start, then):
     assert "900 tok" in proxy.wait_for("client/one")
 
 
-def test_a_whole_answer_becomes_a_stream(start):
-    server = Prefill(b"", whole(json.dumps(WHOLE).encode(), TYPE))
-    proxy = start(server, *SOON)
-    pieces, _ = begun(proxy)
-    server.go_on.set()
-    got = b"".join(pieces)
-    assert b"Hello" in got
-    assert got.endswith(b"data: [DONE]\n\n")
-
-
 @pytest.mark.parametrize("path", [CHAT, MESSAGES, RESPONSES])
 def test_a_late_refusal_is_an_event_and_each_retry_gets_its_status(start, path):
     """The server read the prompt for it once."""
@@ -137,8 +127,9 @@ def test_a_prompt_that_was_too_long_is_told_so(start, path, code):
         whole(EVENTS, STREAM, status=b"202 Accepted"),
         whole(PACKED, b"Content-Encoding: gzip"),
         whole(json.dumps(WHOLE).encode(), status=b"201 Created"),
+        whole(json.dumps(WHOLE).encode(), TYPE),
     ],
-    ids=["no label", "another label", "another status", "packed, no label", "whole, no label"],
+    ids=["none", "another", "another status", "packed, none", "whole, none", "whole"],
 )
 def test_an_answer_is_one_whatever_its_label(start, then):
     server = Prefill(b"", then)

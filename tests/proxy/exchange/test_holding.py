@@ -159,43 +159,37 @@ def test_what_opened_the_answer_counts_for_the_retry_alone(start):
     assert "900 tok" in proxy.wait_for("joined after")
 
 
-def test_it_may_spell_the_members_in_another_order_and_differ_in_transport(start):
+@pytest.mark.parametrize(
+    ("first", "again"),
+    [
+        (
+            prompt(temperature=0, stream_options={"include_usage": True}),
+            dict(reversed(json.loads(prompt(temperature=0, client_metadata={"a": 1})).items())),
+        ),
+        (prompt("Hi \ud83d"), json.loads(prompt("Hi \ud83d", client_metadata={"a": 1}))),
+    ],
+    ids=["members in another order", "a character that was cut in half"],
+)
+def test_it_may_be_spelled_in_another_way_and_differ_in_transport(start, first, again):
+    """Half of a pair has no spelling in UTF-8: agents in JavaScript send it so."""
     server = Prefill()
     proxy = start(server)
-    left(proxy, server, prompt(temperature=0, stream_options={"include_usage": True}))
-    body = dict(reversed(json.loads(prompt(temperature=0, client_metadata={"a": 1})).items()))
-    assert answered(proxy, server, json.dumps(body).encode()).body == EVENTS
+    left(proxy, server, first)
+    assert answered(proxy, server, json.dumps(again).encode()).body == EVENTS
     assert server.prompts == 1
 
 
-def test_it_may_have_a_character_that_was_cut_in_half(start):
-    """As agents in JavaScript send them: half of a pair has no spelling in UTF-8."""
+@pytest.mark.parametrize("settings", [(), ("--ping-after", "0.1")])
+def test_without_stream_it_gets_the_whole_answer(start, settings):
+    """What keeps it waiting is no event, though the upstream streams: blanks, as JSON may have."""
     server = Prefill()
-    proxy = start(server)
-    left(proxy, server, prompt("Hi \ud83d"))
-    again = prompt("Hi \ud83d", client_metadata={"a": 1})
-    assert answered(proxy, server, again).body == EVENTS
-    assert server.prompts == 1
-
-
-def test_without_stream_it_gets_the_whole_answer(start):
-    server = Prefill()
-    proxy = start(server)
+    proxy = start(server, *settings)
     left(proxy, server, prompt(stream_options=COUNTED))
-    answer = answered(proxy, server, prompt(stream=False))
-    assert (answer.status, json.loads(answer.body)) == (200, WHOLE)
+    answer = answered(proxy, server, prompt(stream=False), after=0.5 * bool(settings))
+    assert (answer.status, answer.end, json.loads(answer.body)) == (200, "whole", WHOLE)
     assert answer.values(b"content-type") == [b"application/json"]
+    assert answer.body.startswith(b"  ") == bool(settings)
     assert server.prompts == 1
-
-
-def test_what_keeps_who_waits_for_a_whole_answer_is_no_event(start):
-    """Blanks, which may stand before a JSON text, though the upstream streams."""
-    server = Prefill(CHUNKED, ANSWER)
-    proxy = start(server, "--ping-after", "0.1")
-    left(proxy, server, prompt(stream_options=COUNTED))
-    answer = answered(proxy, server, prompt(stream=False), after=0.5)
-    assert (answer.end, json.loads(answer.body)) == ("whole", WHOLE)
-    assert answer.body.startswith(b"  ")
 
 
 def test_a_stream_without_its_end_is_no_whole_answer(start):
@@ -219,21 +213,31 @@ def test_with_stream_it_gets_the_events_of_a_whole_answer(start, first):
     assert server.prompts == 1
 
 
+MINE = b"Authorization: Bearer one"
+KEYS = (b"Authorization: Bearer two", b"X-Api-Key: two", b"X-Forwarded-User: two")
+WENT_ON, NEEDED = "its conversation went on", "another conversation needs the server"
+
+
 @pytest.mark.parametrize(
-    ("body", "field", "why"),
+    ("first", "then", "why"),
     [
-        (prompt("Another"), session(), "its conversation went on"),
-        (prompt(), session(b"two"), "another conversation needs the server"),
-        (prompt(temperature=1), session(), "its conversation went on"),
-        (prompt(top_k=True), session(), "its conversation went on"),
+        ((), (prompt("Another"), session()), WENT_ON),
+        ((), (prompt(), session(b"two")), NEEDED),
+        ((), (prompt(temperature=1), session()), WENT_ON),
+        ((prompt(top_k=1), session()), (prompt(top_k=True), session()), WENT_ON),
+        *(
+            ((prompt(), session(), MINE), (prompt(), session(), key), "")
+            for key in (*KEYS, b"Anthropic-Beta: two")
+        ),
     ],
-    ids=["another message", "another conversation", "another setting", "true is not 1"],
+    ids=["message", "conversation", "setting", "true is not 1", *"abc", "beta"],
 )
-def test_anything_else_ends_it_at_once(start, body, field, why):
+def test_anything_else_ends_it_at_once(start, first, then, why):
+    """Other credentials are somebody else, whatever session is named."""
     server = Prefill()
     proxy = start(server)
-    left(proxy, server, prompt(top_k=1) if b"top_k" in body else None)
-    with asks(proxy, body, field):
+    left(proxy, server, *first)
+    with asks(proxy, *then):
         assert server.closed.acquire(timeout=TIMEOUT)
         assert why in proxy.wait_for("held request closed")
         assert server.begun.acquire(timeout=TIMEOUT)
@@ -315,21 +319,6 @@ def test_what_is_held_has_a_common_limit(start):
     assert "too much is held" in proxy.wait_for("held request closed")
     assert answered(proxy, server, prompt("y " * 300_000), session(b"two")).body == EVENTS
     assert server.prompts == 2
-
-
-KEYS = (b"Authorization: Bearer two", b"X-Api-Key: two", b"X-Forwarded-User: two")
-
-
-@pytest.mark.parametrize("key", [*KEYS, b"Anthropic-Beta: two"])
-def test_nobody_else_joins(start, key):
-    """Other credentials are somebody else, whatever session is named."""
-    server = Prefill()
-    proxy = start(server)
-    left(proxy, server, prompt(), session(), b"Authorization: Bearer one")
-    with asks(proxy, prompt(), session(), key):
-        assert server.closed.acquire(timeout=TIMEOUT)
-        assert server.begun.acquire(timeout=TIMEOUT)
-        assert server.prompts == 2
 
 
 def test_it_is_shown_until_it_ends(start):
@@ -435,24 +424,21 @@ def test_what_was_answered_meanwhile_waits_for_the_retry(start):
     assert server.prompts == 1
 
 
-def test_an_upstream_that_dies_meanwhile_is_asked_anew(start):
-    server = Prefill(CHUNKED, b"nonsense")
+@pytest.mark.parametrize(
+    ("first", "then", "why"),
+    [
+        (CHUNKED, b"nonsense", "the upstream failed"),
+        (b"", whole(b"{}", TYPE, status=b"503 Busy"), "status 503"),
+    ],
+    ids=["it dies", "it is busy"],
+)
+def test_an_upstream_that_fails_meanwhile_is_asked_anew(start, first, then, why):
+    server = Prefill(first, then)
     proxy = start(server)
     left(proxy, server)
     server.go_on.set()
-    assert "the upstream failed" in proxy.wait_for("held request closed")
-    server.then = ANSWER
-    assert asks(proxy).answer().body == EVENTS
-    assert server.prompts == 2
-
-
-def test_what_was_refused_for_now_is_asked_anew(start):
-    server = Prefill(b"", whole(b"{}", TYPE, status=b"503 Busy"))
-    proxy = start(server)
-    left(proxy, server)
-    server.go_on.set()
-    assert "status 503" in proxy.wait_for("held request closed")
-    server.then = CHUNKED + ANSWER
+    assert why in proxy.wait_for("held request closed")
+    server.then = ANSWER if first else CHUNKED + ANSWER
     assert asks(proxy).answer().body == EVENTS
     assert server.prompts == 2
 

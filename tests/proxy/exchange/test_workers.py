@@ -74,18 +74,6 @@ def test_a_call_runs_in_another_thread_and_fires_with_what_it_returns(call):
     assert call.reactor.getDelayedCalls() == []
 
 
-def test_after_some_late_calls_in_a_row_a_name_is_left_out(call, hang, log):
-    """Only that name; it is counted, and the log says so once."""
-    for number in range(1, THREADS + 1):
-        assert not log
-        call.late(hang)
-        assert call.failures.of("plugin").timed_out == number
-    assert call(lambda: "never").check(LeftOutError)
-    assert log == ["plugin is switched off until the next reload: it was too slow 3 times"]
-    assert call.failures.of("plugin").left_out
-    assert call(lambda: "other", "other") == "other"
-
-
 def test_a_name_that_is_forgiven_is_called_again(call, hang):
     """Though its threads still hang. What was late keeps its count; what never was gets none."""
     for _ in range(THREADS):
