@@ -101,7 +101,6 @@ def at_once(request):
 WHOLE = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
-BEGUN, END = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"0\r\n\r\n"
 CLOSE = b"Connection: close\r\n\r\n"
 LENGTH = ((b"Content-Length", b"2"),)
 ETAG = ((b"ETag", b"9"),)

@@ -230,7 +230,7 @@ WENT_ON, NEEDED = "its conversation went on", "another conversation needs the se
             for key in (*KEYS, b"Anthropic-Beta: two")
         ),
     ],
-    ids=["message", "conversation", "setting", "true is not 1", *"abc", "beta"],
+    ids=["message", "conversation", "setting", "true is not 1", "bearer", "key", "user", "beta"],
 )
 def test_anything_else_ends_it_at_once(start, first, then, why):
     """Other credentials are somebody else, whatever session is named."""
