@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from cacheproxy.record import metrics as table
+from tests import transcript
 from tests.metrics.builders import parsed
 from tests.observe.exchanges import body
 from tests.proxy.harness import Client, Proxy, Upstream, eventually, whole
@@ -64,13 +65,6 @@ def documented() -> dict[str, tuple[str, set[str], str, str]]:
     }
 
 
-def test_the_page_lists_what_the_code_has():
-    """Every metric with its type, labels and words, and none besides."""
-    assert {
-        name: (kind, labels, says) for name, (kind, labels, _, says) in documented().items()
-    } == {row.name: (row.kind, set(row.labels), row.says) for row in ROWS.values()}
-
-
 def test_names_units_and_types_go_together():
     """By Prometheus' rules: base units, and ``_total`` on counters alone."""
     for name, (kind, _, unit, _) in documented().items():
@@ -79,33 +73,6 @@ def test_names_units_and_types_go_together():
         for part in ("seconds", "tokens"):
             assert (f"_{part}" in name) == (unit == part), name
         assert name.endswith("_ratio") == (unit == "0 to 1"), name
-
-
-def test_the_page_explains_every_label():
-    section = PAGE.split("## Labels")[1].split("\n## ")[0]
-    cells = re.findall(r"^\| (`[^|]*) \|", section, re.MULTILINE)
-    explained = {label for cell in cells for label in re.findall(r"`(\w+)`", cell)}
-    assert explained == {label for row in ROWS.values() for label in row.labels}
-
-
-def test_the_page_says_how_many_values_there_may_be():
-    from cacheproxy import metrics
-
-    for name in ("client", "model", "upstream"):
-        assert f"; the first {metrics.MOST[name]}, then `other`" in PAGE
-    rules = metrics.MOST["rule"]
-    assert f"the first {rules}, then" in PAGE
-    assert f"; {metrics._MOST_FAILURES} at most" in PAGE
-
-
-def test_the_page_names_every_attribute_of_a_span():
-    """Those of GenAI requests that are figures are summed up in words."""
-    source = (ROOT / "cacheproxy/record/genai.py").read_text()
-    names = set(re.findall(r'"((?:gen_ai|cacheproxy|server|http|error)\.[\w.]+)"', source))
-    figures = {name for name in names if name.startswith("gen_ai.request.")}
-    said = set(re.findall(r"`((?:gen_ai|cacheproxy|server|http|error)\.[\w.]+)`", PAGE))
-    assert names - figures - {"http.request.method"} <= said
-    assert said <= names
 
 
 def test_the_dashboard_is_one_that_grafana_can_import():
@@ -148,10 +115,6 @@ def test_an_expression_uses_metrics_and_labels_that_are_there(expression, legend
     if " by (" not in expression and not expression.startswith(("sum", "max", "min")):
         kept = set(SERIES[names[0]].labels)
     assert set(re.findall(r"\{\{(\w+)\}\}", legend)) <= kept
-
-
-def test_the_page_has_questions():
-    assert len(QUESTIONS) >= 5
 
 
 def llama_like(peer, received):
@@ -251,3 +214,7 @@ def test_a_real_scrape_has_a_series_for_every_expression(scraped):
                 )
                 for series, labels in found
             ), (name, selector)
+
+
+def test_all_that_is_said():
+    transcript.holds("docs.txt", globals())

@@ -7,6 +7,7 @@ from twisted.logger import Logger, LogLevel, LogPublisher, textFileLogObserver
 from twisted.python.failure import Failure
 
 from cacheproxy.observe.log import TerminalObserver, bare, bare_failures
+from tests import transcript
 
 
 def stream(encoding="utf-8"):
@@ -48,12 +49,6 @@ INFO, WARN = LogLevel.info, LogLevel.warn
 def test_a_line_as_it_is_printed(namespace, level, line, shown):
     found = printed(lambda log: log.emit(level, "{line}", line=line), namespace=namespace)
     assert found == ("" if shown is None else f"{shown}\n")
-
-
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252"])
-def test_a_stream_that_cannot_spell_an_arrow_still_gets_the_line(encoding):
-    found = printed(lambda log: log.info("http://x  →  http://y"), encoding=encoding)
-    assert found == "http://x  \\u2192  http://y\n"
 
 
 def test_a_failure_comes_with_its_traceback():
@@ -114,13 +109,6 @@ def test_the_class_and_the_place_stay(detail):
     assert "test_log.py" in text
 
 
-def test_what_the_system_says_stays():
-    """It helps, and is not ours; the name of the file is."""
-    text = bare(Failure(OSError(2, "No such file or directory", SECRET))).getTraceback()
-    assert "FileNotFoundError: No such file or directory" in text
-    assert SECRET not in text
-
-
 @pytest.mark.parametrize("key", ["log_failure", "failure"])
 def test_observers_that_come_after_it_see_bare_failures(key):
     """Both halves of Twisted, and an event that is seen twice."""
@@ -133,7 +121,5 @@ def test_observers_that_come_after_it_see_bare_failures(key):
     assert "it failed" in file.getvalue()
 
 
-def test_events_without_a_failure_are_left_alone():
-    event = {"log_format": SECRET, "failure": SECRET}
-    bare_failures(event)
-    assert event == {"log_format": SECRET, "failure": SECRET}
+def test_all_that_is_said():
+    transcript.holds("log.txt", globals())

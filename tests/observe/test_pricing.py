@@ -11,6 +11,7 @@ from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Judgement, Reason, TokenCount, Verdict
 from cacheproxy.core.route.route import Price
 from cacheproxy.observe.pricing import Pricing, Untimed
+from tests import transcript
 
 from .exchanges import body, exchange, look, read
 
@@ -124,18 +125,6 @@ def test_at_a_speed_that_nobody_knows_there_is_no_price_and_never_will_be(price)
 LOST = Verdict(Judgement.BREAK, Reason.EVICTED, lost=TokenCount(900, "measured"))
 
 
-def test_a_break_lost_the_time_that_its_own_answer_tells_or_else_the_upstream():
-    """One number for all who show it; where nobody knows a speed, there is none."""
-    found = []
-    pricing = Pricing(lambda all_: found.extend(each.verdict.seconds_lost for each in all_))
-    pricing([turn(verdict=LOST)])
-    pricing.looked(look(evaluated=1000.0, prefill=2.0))
-    pricing([turn(verdict=LOST)])
-    pricing([turn(verdict=structs.replace(LOST, seconds_lost=7.0))])
-    pricing([turn(verdict=structs.replace(LOST, judgement=Judgement.UNKNOWN))])
-    assert found == [None, 1.8, 7.0, None]
-
-
 def test_what_the_edits_cost_is_less_than_nothing(price):
     found = price(turn(1000, 1.0, reused=0, verdict=ADDED))
     assert (found.tokens, found.seconds) == (-900, -0.9)
@@ -182,41 +171,12 @@ def test_what_an_upstream_charges():
     assert others == [None, None]
 
 
-def test_the_speed_of_an_upstream_is_what_it_showed_lately():
-    pricing = Pricing(lambda _: None)
-    assert pricing.speed("http://localhost:8080") is None
-    pricing([turn(1000, 2.0)])
-    assert pricing.speed("http://localhost:8080") == 500.0
-
-
 @pytest.fixture
 def untimed():
     return Untimed()
 
 
 STREAM = {"stream": True}
-
-
-@pytest.mark.parametrize(
-    ("given", "paces"),
-    [
-        ({"seconds": 2.0}, (500.0, None)),
-        ({"first_byte": 4.1, "sent_after": 0.1, "body": STREAM}, (pytest.approx(250.0), None)),
-        ({"first_byte": 4.1, "sent_after": 0.1, "body": {}}, (None, None)),
-        ({"first_byte": 4.1, "sent_after": 0.1, "body": STREAM, "evaluated": 60}, (None, None)),
-        ({"output_seconds": 0.5}, (None, 40.0)),
-    ],
-    ids=["as it says", "by a first token", "an answer in one piece", "too few", "generation"],
-)
-def test_how_fast_an_upstream_is_where_it_decides_who_waits(given, paces):
-    known = {"evaluated": 1000, "seconds": None, "output_seconds": None, "body": {}, **given}
-    usage = Usage(known["evaluated"], 0, 20, known["seconds"], known["output_seconds"])
-    times = {name: given[name] for name in ("first_byte", "sent_after") if name in given}
-    one = exchange(known["body"], usage=usage, **times)
-    pricing = Pricing(lambda _: None)
-    pricing([one])
-    assert pricing.paces(one.upstream) == paces
-    assert pricing.paces("http://elsewhere") == (None, None)
 
 
 def test_counters_are_ahead_of_answers(untimed):
@@ -267,3 +227,7 @@ def test_models_whose_time_is_one_sum_are_told_nothing(untimed):
         untimed.answered(cost, 0, 1000)
     untimed.counted(2000, 2.0, idle=True)
     assert [cost.seconds(0, 1000) for cost in costs] == [None, None]
+
+
+def test_all_that_is_said():
+    transcript.holds("pricing.txt", globals())

@@ -15,7 +15,6 @@ from cacheproxy.core.judge.explain import said_of
 from cacheproxy.core.kinds.belief import Beliefs
 from cacheproxy.core.kinds.profile import (
     UNKNOWN,
-    Memory,
     Profile,
     ServerFacts,
 )
@@ -23,7 +22,7 @@ from cacheproxy.core.prompt.prompt import prompt_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.observe.verdicts import Verdicts
 from cacheproxy.record.exchange import Exchange, Outcome
-from tests import golden
+from tests import golden, transcript
 
 FILE = Path(__file__).with_name("cuts.txt")
 WORDS = "the quick brown fox jumps over a lazy dog while code runs in tests and returns value "
@@ -263,14 +262,6 @@ def test_nothing_else_is_called_a_cut(name):
     assert "cut" not in [one.judgement for one in turns], spelled(turns)
 
 
-def test_tools_hide_no_cut_for_long():
-    """Where they may be gone, a context's size shows it, else the next result."""
-    *_, last = judged(called([900]), counted(5300, 4096))
-    assert last.judgement == "cut"
-    turns = judged(called([900, 900]), counted(5300, 3000, 3000))
-    assert [one.judgement for one in turns][1:] == ["-", "cut"]
-
-
 def test_another_server_may_run_since():
     """After a restart the model may be another, with a tokenizer that counts less."""
     verdicts, beliefs = Verdicts(Store()), Beliefs()
@@ -282,39 +273,5 @@ def test_another_server_may_run_since():
     assert again.judgement != "cut"
 
 
-def test_a_cut_says_nothing_of_a_cache_and_ends_with_a_larger_context():
-    """A prompt whose start has gone cannot be reused: that is no server without a cache."""
-    known = Verdicts(Store()), Beliefs()
-    server = cap(4096)
-    turns = judged(bodies(GROWING[:5]), server, known=known)
-    assert [one.judgement for one in turns] == ["cold", *["cut"] * 4]
-    assert known[1].profile.reuses is None
-    server.reads = lambda whole: whole
-    server.had = 0
-    *_, raised = bodies(GROWING[:6])
-    (after,) = judged([raised], server, known=known)
-    assert (after.judgement, after.reason) == ("BREAK", "context_shifted")
-    *_, last = bodies(GROWING[:7])
-    assert judged([last], server, known=known)[0].judgement == "ok"
-
-
-def test_a_known_context_that_is_full_was_too_small():
-    """Its size is no power of two, but the server's page says it."""
-    small = replace(KIND, memory=Memory(context=40_960))
-    asked = [*bodies([46_000], path=MESSAGES)]
-    (one,) = judged(asked, cap(40_960), path=MESSAGES, profile=small)
-    assert spelled([one]) == (
-        "1: cut, cut: the server read 40,960 of ~49,406 tokens that were sent (counted)"
-    )
-    (other,) = judged(asked, cap(40_960), path=MESSAGES)
-    assert other.judgement == "cold"
-
-
-def test_reasoning_that_a_template_keeps_hides_no_cut():
-    """Where nothing of it is dropped in between, the next turns show what is missing."""
-    asked = [thinking(body) for body in bodies(GROWING)]
-    turns = judged(asked, cap(16_384))
-    sent = [sum(tokens(each.text) for each in prompt_of(one.sent).segments) for one in turns]
-    first = next(number for number, one in enumerate(turns) if one.judgement == "cut")
-    assert sent[first - 2] < 16_384 < sent[first]
-    assert all(one.judgement == "cut" for one in turns[first:])
+def test_all_that_is_said():
+    transcript.holds("verdicts_cut.txt", globals())

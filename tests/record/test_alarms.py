@@ -7,19 +7,17 @@ import pytest
 
 from cacheproxy.config import Config
 from cacheproxy.core.conversation.session import Session
-from cacheproxy.core.conversation.verdict import Reason
 from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.plugin.packages import configured
 from cacheproxy.record.alarms import AlarmLimits, Alarms
 from cacheproxy.record.exchange import Exchange, Outcome
 from cacheproxy.testing import capture_name, find_captures, load_capture
-from tests import installed
+from tests import installed, transcript
 from tests.core.perfect import Server, exchanges
-from tests.core.planting import numbered, prose
+from tests.core.planting import prose
 from tests.record.test_transcripts import broken
 
-DAY = 86_400.0
 ALL = configured(Config(), installed.packages())
 NO_RULES = configured(Config(disable=tuple(ALL.active)), ALL.packages)
 
@@ -97,54 +95,6 @@ def in_system(what):
     return change
 
 
-def git_status(later):
-    changed = "M src/main.py\n?? notes.txt" if later else "M src/main.py"
-    return f"gitStatus: This is the git status.\nCurrent branch: main\nStatus:\n{changed}\n"
-
-
-def tools_reordered(body, number):
-    if number >= BROKEN:
-        body["tools"].reverse()
-
-
-def model_changed(body, number):
-    body["model"] = "m" if number < BROKEN else "another"
-
-
-def system_rewritten(body, number):
-    if number >= BROKEN:
-        body["system"] = prose("other words", 6_000)
-
-
-def history_edited(body, number):
-    if number >= BROKEN:
-        body["messages"][2]["content"][0]["content"] = "[cut]"
-
-
-SEEDED = {
-    "date": (in_system(lambda later: f"Today is 2026-11-2{1 + later}."), Reason.SYSTEM_CHANGED),
-    "git status": (in_system(git_status), Reason.SYSTEM_CHANGED),
-    "clock": (in_system(lambda later: f"Now: 14:0{1 + later}:17"), Reason.SYSTEM_CHANGED),
-    "uuid": (in_system(lambda later: f"id: {numbered('uuid', later)}"), Reason.SYSTEM_CHANGED),
-    "tools reordered": (tools_reordered, Reason.TOOLS_CHANGED),
-    "model changed": (model_changed, Reason.MODEL_CHANGED),
-    "system rewritten": (system_rewritten, Reason.SYSTEM_CHANGED),
-    "message edited": (history_edited, Reason.MESSAGES_CHANGED),
-}
-
-
-@pytest.mark.parametrize("seeded", SEEDED)
-def test_the_first_break_of_a_long_conversation_raises_one(seeded):
-    """Once: what has changed stays so, and nothing else breaks."""
-    change, reason = SEEDED[seeded]
-    bodies = long_conversation()
-    for number, each in enumerate(bodies, 1):
-        change(each, number)
-    found = raised(map(sent, bodies), Server(PromptOrder.SYSTEM_FIRST))
-    assert {number: alarm.cause for number, alarm in found.items()} == {BROKEN: reason}
-    assert found[BROKEN].tokens >= AlarmLimits().tokens
-
-
 def without_old_thinking(request):
     """What a template renders that drops the thinking of finished turns."""
     said = copy.deepcopy(request.json)
@@ -153,22 +103,6 @@ def without_old_thinking(request):
         if isinstance(one["content"], list):
             one["content"] = [each for each in one["content"] if each["type"] != "thinking"]
     return sent(said)
-
-
-def test_a_template_that_drops_thinking_raises_one():
-    """When the user speaks again after many calls: the requests only add, nobody proves why."""
-    first, second, *_ = long_conversation()
-    found = raised([sent(first), sent(second)], Server(rendered=without_old_thinking))
-    assert [*found] == [2]
-    assert found[2].cause == Reason.UNKNOWN
-
-
-def test_an_eviction_raises_one():
-    """A server with one slot, and another conversation in between."""
-    first, second, *_ = long_conversation()
-    other = {"model": "m", "messages": [{"role": "user", "content": prose("other", 4_000)}]}
-    found = raised([sent(first), sent(other, "two"), sent(second)], Server(room=1))
-    assert [*found] == [3]
 
 
 def test_memory_is_bounded():
@@ -211,3 +145,7 @@ def test_failure_after_failure_raises_one(seen, limits, told):
         assert alarm.title == "agent/s gets no answers"
         assert alarm.text == "3 requests failed one after the other: Overloaded now."
         assert alarm.command == "cacheproxy doctor"
+
+
+def test_all_that_is_said():
+    transcript.holds("alarms_cases.txt", globals())

@@ -4,9 +4,9 @@ from dataclasses import FrozenInstanceError, replace
 
 import pytest
 
-from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.record.exchange import Exchange, Outcome, RecordColumn, row_of
+from cacheproxy.record.exchange import Exchange
+from tests import transcript
 
 REQUEST = Request("POST", "/v1/messages", (), b"{}")
 
@@ -36,31 +36,5 @@ def test_what_is_made_of_a_finished_one_is_finished_and_equal_to_its_like():
         replace(done, nonsense=1)
 
 
-@pytest.mark.parametrize(
-    ("outcome", "status", "wrong"),
-    [
-        (Outcome.COMPLETE, 200, False),
-        (Outcome.COMPLETE, 404, True),
-        (Outcome.COMPLETE, None, True),
-        (Outcome.CLIENT_LEFT, None, False),
-        (Outcome.UPSTREAM_FAILED, 200, True),
-        (Outcome.REFUSED, 400, True),
-    ],
-)
-def test_a_client_may_leave_as_it_likes_all_else_went_wrong(outcome, status, wrong):
-    assert Exchange(REQUEST, outcome=outcome, status=status).went_wrong is wrong
-
-
-def test_a_row_has_fields_and_what_is_made_of_them_in_the_order_of_its_columns():
-    """It may have one field, or none."""
-    exchange = Exchange(REQUEST, usage=Usage(100, 90), status=200)
-    prompt, status = (
-        RecordColumn("prompt", "usage.prompt", "tokens"),
-        RecordColumn("code", "status"),
-    )
-    path = RecordColumn("path", lambda exchange: exchange.received.path)
-    found = row_of([prompt, path, status])(exchange)
-    assert [*found.items()] == [("prompt", 100), ("path", "/v1/messages"), ("code", 200)]
-    assert row_of([status])(exchange) == {"code": 200}
-    assert row_of([path])(exchange) == {"path": "/v1/messages"}
-    assert row_of([])(exchange) == {}
+def test_all_that_is_said():
+    transcript.holds("exchange.txt", globals())

@@ -11,6 +11,7 @@ from cacheproxy.core.adapt.calls import THINKING, Calls
 from cacheproxy.core.adapt.pairs import EMPTY, NO_ANSWER, NO_CALL, NO_RESULT
 from cacheproxy.core.document.edits import apply
 from cacheproxy.testing import request
+from tests import transcript
 
 CHAT, MESSAGES, RESPONSES, OLLAMA = (
     *("/v1/chat/completions", "/v1/messages"),
@@ -175,33 +176,6 @@ def test_the_least_that_heals(words, path, came, expected):
         assert body == asked(path, [*expected, model("b"), user("go on")]).body
 
 
-SOUND = [
-    (CHAT, [user(), chat('{"p": 1e2}'), result(), model(), user()]),
-    (CHAT, [says("system", "s"), user(), chat({"p": 1}), says("system", "s"), result()]),
-    (MESSAGES, [user("x"), use({"p": 1}), user([block()]), model([text("a")]), user()]),
-    (RESPONSES, [user(), typed("user", "x"), item("{}"), output(), typed("assistant", "a")]),
-    (RESPONSES, "text"),
-    (OLLAMA, [user(), chat({}, None), says("tool", "r", tool_name="f"), model(), user()]),
-    ("/v1/embeddings", [user()]),
-    ("/x", [user()]),
-]
-
-
-@pytest.mark.parametrize(("path", "messages"), SOUND)
-@pytest.mark.parametrize("words", [PARSE, ITEMS, TURNS, TRAIL, GONE, BOTH, ITEM, OPEN, ""])
-def test_what_has_no_fault_is_left(path, messages, words):
-    sent = asked(path, messages)
-    assert CALLS.refused(Refusal(500, words), sent, None) is None
-    assert CALLS.needed(sent, ALL) is None
-    assert CALLS.needed(sent, {}) is None
-
-
-def test_words_about_something_else_change_nothing():
-    sent = asked(CHAT, [chat("{"), model(), model("")])
-    for words in ("image input is not supported", "model 'x' not found", "rate limit reached"):
-        assert CALLS.refused(Refusal(400, words), sent, None) is None
-
-
 def test_thinking_is_off_where_an_answer_is_begun():
     refusal = Refusal(400, "Assistant response prefill is incompatible with enable_thinking.")
     for more in ({}, {"chat_template_kwargs": {"a": 1, "enable_thinking": True}}):
@@ -251,3 +225,7 @@ def test_any_history_is_healed_once_and_keeps_all_texts(sent, kinds):
     assert CALLS.needed(again, dict.fromkeys(kinds, True)) is None
     for said in ('"u"', '"r"', '"x"', '"b"'):
         assert body.count(said[1:-1].encode()) >= sent.body.count(said.encode())
+
+
+def test_all_that_is_said():
+    transcript.holds("calls.txt", globals())

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproxy.testing import request
+from tests import transcript
 from tests.core.late import (
     CACHE,
     ITEMS,
@@ -18,7 +18,6 @@ from tests.core.late import (
     NEWS,
     assistant,
     call,
-    placed,
     result,
     sent,
     system,
@@ -27,80 +26,6 @@ from tests.core.late import (
 )
 
 # Joined.
-
-
-def test_a_text_goes_to_the_end_of_the_user_message_before_it():
-    """Be it a text or a list; what is the user's keeps its bytes."""
-    body = '{"messages":[{"role":"user","content":"h\\u0069"},{"role":"system","content":"news"}]}'
-    wanted = '{"messages":[{"role":"user","content":"h\\u0069\\n\\n' + json.dumps(NEWS)[1:] + "}]}"
-    assert placed(request(body), JOINS_USER)[0].body.decode() == wanted
-    assert sent(user([text("hi", **CACHE)]), system([text("news", **CACHE)]), by=JOINS_USER) == [
-        user([text(f"hi\n\n{NEWS}", **CACHE)])
-    ]
-
-
-MARKED = "<system-reminder>\n{}\n</system-reminder>".format
-BEHIND = [user("hi"), assistant("ho"), system("a"), system("b")]
-BEFORE = f"{MARKED('a')}\n\n{MARKED('b')}"
-IMAGE = {"type": "image", "source": {}}
-TWO = user([text("b"), text("c")])
-
-
-@pytest.mark.parametrize(
-    ("messages", "joined"),
-    [
-        # else it goes to the beginning of the one behind it; several keep their order
-        ([*BEHIND, user("go")], [*BEHIND[:2], user(f"{BEFORE}\n\ngo")]),
-        ([*BEHIND, user([text("go")])], [*BEHIND[:2], user([text(f"{BEFORE}\n\ngo")])]),
-        # without a user message beside them they become one
-        (BEHIND, [*BEHIND[:2], user(BEFORE)]),
-        # user messages that it held apart become one, also where it said nothing
-        ([user("a"), system("news"), TWO], [user([text(f"a\n\n{NEWS}\n\nb"), text("c")])]),
-        ([user("a"), system(""), TWO], [user([text("a\n\nb"), text("c")])]),
-        # so do two that the client sends in a row: the template refuses them
-        ([user("a"), user("b"), system("news")], [user(f"a\n\nb\n\n{NEWS}")]),
-        (
-            [user("a"), assistant("b"), user("c"), user("d")],
-            [user("a"), assistant("b"), user("c\n\nd")],
-        ),
-        # images beside it stay where they are, the text becomes a block of its own
-        (
-            [user([text("a"), IMAGE]), system("news"), user("b")],
-            [user([text("a"), IMAGE, text(f"{NEWS}\n\nb")])],
-        ),
-        (
-            [user("a"), system([IMAGE, text("b")])],
-            [user([text("a"), IMAGE, text(MARKED("b"))])],
-        ),
-        ([user([]), system("news")], [user([text(NEWS)])]),
-    ],
-)
-def test_where_a_text_goes_beside_users(messages, joined):
-    assert sent(*messages, by=JOINS_USER) == joined
-
-
-SHOWN = system("news", images=["late"])
-ASKING = user("b", images=["asked"])
-RETURNED = {"role": "tool", "content": "x"}
-IN_A_BLOCK = user([result("1")])
-
-
-@pytest.mark.parametrize(
-    ("messages", "joined"),
-    [
-        ([user("a"), SHOWN], [user("a"), user(NEWS, images=["late"])]),
-        ([SHOWN, user("b")], [user(f"{NEWS}\n\nb", images=["late"])]),
-        ([SHOWN, ASKING], [user(NEWS, images=["late"]), ASKING]),
-        ([ASKING, system("news")], [user(f"b\n\n{NEWS}", images=["asked"])]),
-        ([SHOWN, RETURNED], [user(NEWS, images=["late"]), RETURNED]),
-        # nor do they come between a call and its result, when all is placed once more
-        ([SHOWN, IN_A_BLOCK], [user(NEWS, images=["late"]), IN_A_BLOCK]),
-        ([system([IMAGE]), IN_A_BLOCK], [user([IMAGE]), IN_A_BLOCK]),
-    ],
-)
-def test_images_that_stand_beside_a_text_are_not_lost(messages, joined):
-    """Ollama's: what is joined with a message must have none."""
-    assert sent(*messages, by=JOINS_BOTH, api="ollama") == joined
 
 
 def test_a_text_goes_to_the_end_of_a_tools_result_where_no_user_may_follow():
@@ -120,20 +45,6 @@ def test_a_text_goes_to_the_end_of_a_tools_result_where_no_user_may_follow():
     ]
     found = sent(user("hi"), call("1"), user([result("1")]), system("news"), by=JOINS_USER)
     assert found[3] == user(NEWS)
-
-
-@pytest.mark.parametrize(
-    ("block", "content"),
-    [
-        ({"type": "tool_result", "tool_use_id": "1"}, NEWS),
-        (result("1", None), NEWS),
-        (result("1", []), [text(NEWS)]),
-        (result("1", [{"type": "image"}]), [{"type": "image"}, text(NEWS)]),
-    ],
-)
-def test_a_result_without_text_gets_one(block, content):
-    found = sent(call("1"), user([block]), system("news"), by=JOINS_BOTH)
-    assert found[1] == user([block | {"content": content}])
 
 
 def test_between_a_call_and_its_result_it_waits_for_the_result():
@@ -246,3 +157,7 @@ def test_joined_only_the_last_message_of_a_beginning_may_grow(messages, length, 
         assert (
             whole[: len(start)] == start or (start[-1] or {}).get("type") == "function_call_output"
         )
+
+
+def test_all_that_is_said():
+    transcript.holds("joining.txt", globals())

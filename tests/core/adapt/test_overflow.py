@@ -8,6 +8,7 @@ import pytest
 from cacheproxy.core.adapt.adaptation import Refusal
 from cacheproxy.core.adapt.overflow import overflow_answer
 from cacheproxy.core.dialects.dialects import spoken
+from tests import transcript
 
 LLAMA = "request (18018 tokens) exceeds the available context size (2048 tokens), try increasing it"
 SGLANG = "The input (18018 tokens) is longer than the model's context length (2048 tokens)."
@@ -91,34 +92,5 @@ def test_clients_of_responses(words):
     assert words in error["message"]
 
 
-@pytest.mark.parametrize(
-    ("words", "path", "more"),
-    [
-        ("prompt is too long: 9 tokens > 8 maximum", "/v1/messages", {}),
-        (LLAMA, "/v1/chat/completions", {"code": "context_length_exceeded"}),
-        (LLAMA, "/v1/responses", {"code": "context_length_exceeded"}),
-        (LLAMA, "/api/chat", {}),
-        (LLAMA, "/v1/messages", {"status": 429}),
-        ("model 'x' not found", "/v1/messages", {"status": 404}),
-        ("Loading model", "/v1/chat/completions", {"status": 503}),
-    ],
-)
-def test_what_goes_on_as_it_came(words, path, more):
-    assert answer(words, path, **more) is None
-
-
-def test_a_code_will_do():
-    told = answer("no", "/v1/messages", code="exceed_context_size_error")
-    assert json.loads(told.body)["error"]["message"] == "prompt is too long: no"
-    told = answer("no", "/v1/completions", code="exceed_context_size_error")
-    assert json.loads(told.body)["error"]["param"] == "prompt"
-
-
-def test_a_prompt_that_fits_without_its_answer():
-    words = "Requested token count exceeds the model's maximum context length of 32768 tokens. You "
-    words += "requested a total of 40000 tokens: 30000 tokens from the input messages and 10000 "
-    words += "tokens for the completion."
-    told = answer(words, "/v1/chat/completions").body.decode()
-    assert "requested 40000 tokens (30000 in the messages, 10000 in the completion)" in told
-    told = answer(words, "/v1/messages").body.decode()
-    assert "exceed context limit: 30000 + 10000 > 32768, decrease input length" in told
+def test_all_that_is_said():
+    transcript.holds("overflow.txt", globals())

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cacheproxy.core.adapt.late import place
-from cacheproxy.core.adapt.placing import LateMessage, late_messages, short_id
-from cacheproxy.core.kinds.placement import Late, Placement, Treatment, alike
+from cacheproxy.core.adapt.placing import short_id
+from cacheproxy.core.kinds.placement import Late, Placement, alike
 from cacheproxy.testing import request
+from tests import transcript
 from tests.core.late import (
-    CACHE,
     ITEMS,
     MODES,
     NEWS,
@@ -20,7 +20,6 @@ from tests.core.late import (
     PLACEMENTS,
     TREATMENTS,
     assistant,
-    body_of,
     call,
     placed,
     sent,
@@ -29,66 +28,7 @@ from tests.core.late import (
     user,
 )
 
-# Which messages are late.
-
-
-@pytest.mark.parametrize("role", ["system", "developer"])
-@pytest.mark.parametrize(
-    ("body", "path", "expected"),
-    [
-        ({"system": "s", "messages": [1, 0, 1]}, "/v1/messages", [(1, False)]),
-        ({"system": "s", "messages": [0, 1]}, "/v1/messages", [(0, True)]),
-        ({"messages": [0, 1, 0]}, "/v1/messages", [(2, False)]),
-        ({"messages": [0, 0, 1]}, "/v1/messages", [(1, True)]),
-        ({"messages": [1, 0]}, "/v1/messages", [(1, False)]),
-        ({"messages": [0, 1, 0, 0]}, "/v1/chat/completions", [(2, False), (3, False)]),
-        ({"instructions": "i", "input": [0, 1]}, "/v1/responses", [(0, True)]),
-        ({"instructions": None, "input": [0, 1]}, "/v1/responses", []),
-        ({"messages": [0, 1, 0]}, "/api/chat", [(2, False)]),
-        ({"messages": [0, 1, 0]}, "/v1/messages/count_tokens", [(2, False)]),
-        ({"messages": [0, 1, 0]}, "/v1/completions", []),
-        ({"messages": [0, 1, 0]}, "/elsewhere", []),
-        ({"messages": []}, "/v1/messages", []),
-    ],
-)
-def test_late_is_what_comes_behind_the_first_system_text(role, body, path, expected):
-    """0 stands for a message of the role, 1 for a user's; the flag says whether it leads."""
-    kinds = {0: system("x", role), 1: user("x")}
-    body = {
-        key: [kinds[item] for item in value] if isinstance(value, list) else value
-        for key, value in body.items()
-    }
-    found = late_messages(request(body, path))
-    assert found == [LateMessage(number, role, leads) for number, leads in expected]
-
-
 # In place.
-
-
-def test_in_place_the_bytes_of_its_text_and_of_all_else_stay():
-    """Escapes, half a surrogate, numbers and duplicate keys survive; keys no user has go."""
-    body = (
-        '{"messages": [{"role":"user","content":"h\\u0069 \\ud83d","n":1.50,"n":1e2},'
-        ' {"role" : "system", "x/y":1,"content": "new\\u0073 \\ud83d", "output_config":{}},'
-        ' {"role":"assistant","content":"ha"}], "a":1, "a":2}'
-    )
-    wanted = body.replace('"system", "x/y":1,', '"user", ').replace(', "output_config":{}', "")
-    wanted = wanted.replace(
-        '"new\\u0073 \\ud83d"',
-        '"<system-reminder>\\nnew\\u0073 \\ud83d\\n</system-reminder>"',
-    )
-    assert placed(request(body))[0].body.decode() == wanted
-
-
-def test_of_two_roles_in_one_message_the_last_counts():
-    body = (
-        '{"messages":[{"role":"user","content":"a"},{"role":"user","role":"system","content":"b"}]}'
-    )
-    after, _ = placed(request(body))
-    assert after.json["messages"][1]["role"] == "user"
-    assert after.body.count(b"system-reminder") == 2
-    body = body.replace('"role":"user","role":"system"', '"role":"system","role":"user"')
-    assert placed(request(body))[1] == 0
 
 
 def test_text_that_is_wrapped_already_stays_however_it_is_spelled():
@@ -101,21 +41,6 @@ def test_text_that_is_wrapped_already_stays_however_it_is_spelled():
         body = f'{{"messages":[{{"role":"user","content":"a"}},{late}]}}'
         after, count = placed(request(body))
         assert (after.body.decode(), count) == (body.replace('system"', 'user"'), 1)
-
-
-def test_blocks_keep_their_marks_and_images():
-    image = {"type": "image", "source": {"type": "base64", "data": "aGk="}}
-    content = [text("a", **CACHE), image, text("b")]
-    assert sent(user("hi"), system(content)) == [
-        user("hi"),
-        user([text("<system-reminder>\na", **CACHE), image, text("b\n</system-reminder>")]),
-    ]
-    assert sent(user("hi"), system([image])) == [user("hi"), user([image])]
-    assert sent(user("hi"), system("", images=["aGk="]), api="ollama")[1] == {
-        "role": "user",
-        "content": "<system-reminder>\n\n</system-reminder>",
-        "images": ["aGk="],
-    }
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -137,42 +62,6 @@ def test_one_without_content_stays_as_it_came(mode, message):
         assistant("ho"),
         user(NEWS),
     ]
-
-
-def test_responses_have_blocks_of_their_own():
-    late = {"type": "message", "id": "m", "status": "completed"}
-    block = {"type": "input_text", "text": "news"}
-    assert sent(user("hi"), late | system([block], "developer"), api="responses")[1] == late | user(
-        [{"type": "input_text", "text": NEWS}]
-    )
-
-
-def test_a_role_is_moved_only_where_the_server_harms_it():
-    """Of one role, or as a second text at the head alone."""
-    messages = [system("lead", "developer"), user("hi"), system("a"), system("b", "developer")]
-
-    def roles(placement):
-        return [each["role"] for each in sent(*messages, by=placement, api="responses")]
-
-    fine, bad = Treatment(Late.INLINE, Late.INLINE), Treatment(Late.DROPPED, Late.INLINE)
-    assert roles(Placement(bad, fine)) == ["developer", "user", "user", "developer"]
-    assert roles(Placement(fine, bad)) == ["developer", "user", "system", "user"]
-    lead = Treatment(Late.USER, Late.REFUSED)
-    assert roles(Placement(fine, lead)) == ["user", "user", "system", "developer"]
-
-
-def test_what_leads_behind_one_that_became_the_users_leads_no_more():
-    """Else the server would refuse it for what we have put before it."""
-    inline_lead = Treatment(Late.REFUSED, Late.INLINE)
-    placement = Placement(inline_lead, Treatment(Late.REFUSED, Late.REFUSED))
-    leads = [system("dev", "developer"), system("sys")]
-    assert [each["role"] for each in sent(*leads, user("hi"), by=placement)] == ["user"] * 3
-
-
-@pytest.mark.parametrize("late", [Late.INLINE, Late.USER, Late.UNKNOWN])
-def test_where_it_does_no_harm_nothing_is_edited(late):
-    asked = request(body_of([user("hi"), system("news")]))
-    assert placed(asked, alike(late, "test", joins=True)) == (asked, 0)
 
 
 # Whatever comes.
@@ -270,8 +159,5 @@ def test_a_call_and_its_result_have_the_same_in_every_api_and_a_second_pass_chan
         assert place(once, SHORT) == (once, None)
 
 
-@pytest.mark.parametrize("spelled", ["", ID, "\ud800", "x" * 1_000_000])
-def test_any_id_has_nine_signs_of_its_own(spelled):
-    assert short_id(spelled).isalnum()
-    assert len(short_id(spelled)) == 9
-    assert short_id(spelled) != short_id(spelled + "x")
+def test_all_that_is_said():
+    transcript.holds("placing.txt", globals())

@@ -5,12 +5,13 @@ from itertools import product
 
 import pytest
 
-from cacheproxy.core.adapt.adaptation import Need, Refusal
+from cacheproxy.core.adapt.adaptation import Refusal
 from cacheproxy.core.adapt.blaming import KIND
 from cacheproxy.core.adapt.schemas import Level
 from cacheproxy.core.adapt.tools import Tools
 from cacheproxy.core.document.edits import apply
 from cacheproxy.testing import request
+from tests import transcript
 
 CHAT, MESSAGES, RESPONSES, OLLAMA = (
     *("/v1/chat/completions", "/v1/messages"),
@@ -94,16 +95,6 @@ def test_those_at_fault_are_found_and_no_other_changes(path, bad):
     assert json.loads(edited(fewer, known) if known else fewer.body)["tools"] == after[1:]
 
 
-def test_one_that_may_be_at_fault_is_healed_without_probes():
-    """The least first; if that was not it, the server is asked."""
-    sent = asked(CHAT, [schema(), schema(minLength=5000), schema(name="b")])
-    need, count = hunted(sent, GRAMMAR, refuses)
-    assert (list(need.facts.values()), count) == ([Level.BOUNDS], 0)
-    need, count = hunted(sent, GRAMMAR, lambda body: b'"b"' in body and b"string" in body, need)
-    assert sorted(need.facts.values()) == [Level.BOUNDS, Level.BARE]
-    assert count
-
-
 @pytest.mark.parametrize(
     ("refusal", "level", "index"),
     [
@@ -138,54 +129,6 @@ def test_other_refusals_are_not_its_kind(refusal, path):
     sent = asked(path, [schema(minLength=5000, pattern="x")])
     assert TOOLS.refused(refusal, sent, None) is None
     assert hunted(sent, refusal, never) == (None, 0)
-
-
-def test_a_server_that_refuses_everything_is_asked_once():
-    sent = asked(CHAT, [schema(maxLength=9999), schema(name="b", pattern="x")])
-    assert hunted(sent, GRAMMAR, lambda _: True) == (None, 1)
-
-
-def test_many_at_fault_are_healed_without_asking_for_each():
-    sent = asked(CHAT, [schema(name=f"p{at}", minLength=5000) for at in range(300)])
-    need, count = hunted(sent, GRAMMAR, refuses)
-    assert len(need.facts) == 300
-    assert count <= 64
-    assert not refuses(edited(sent, need))
-
-
-ANSWERS = [
-    (CHAT, "response_format", {"type": "json_schema", "json_schema": {"name": "x", "schema": 0}}),
-    (CHAT, "response_format", {"type": "json_object", "schema": 0}),
-    (CHAT, "json_schema", 0),
-    (RESPONSES, "text", {"format": {"type": "json_schema", "name": "x", "schema": 0}}),
-    (MESSAGES, "output_config", {"effort": "low", "format": {"type": "json_schema", "schema": 0}}),
-    (OLLAMA, "format", 0),
-]
-
-
-@pytest.mark.parametrize(("path", "name", "value"), ANSWERS)
-def test_the_schema_of_an_answer_is_healed_likewise(path, name, value):
-    def given(schema):
-        return json.loads(json.dumps(value).replace("0", json.dumps(schema)))
-
-    sent = asked(path, [schema(maxLength=5000)], **{name: given(schema(minLength=5000))})
-    need, count = hunted(sent, GRAMMAR, refuses)
-    assert 0 < count < 8
-    assert json.loads(edited(sent, need)) == sent.json | {name: given(schema())}
-
-
-def test_an_answer_of_some_form_leaves_where_it_is_refused_beside_tools():
-    form = {"response_format": {"type": "json_object"}}
-    sent = asked(CHAT, [schema(), schema(name="b")], **form)
-
-    def both(body):
-        return b"response_format" in body and b"tools" in body
-
-    need, count = hunted(sent, GRAMMAR, both)
-    assert (list(need.facts.values()), count) == ([Level.GONE], 4)
-    assert not both(edited(sent, need))
-    assert TOOLS.needed(asked(CHAT, [], **form), need.facts) is None
-    assert TOOLS.refused(GRAMMAR, asked(CHAT, [], response_format={"type": "text"}), None) is None
 
 
 UNKNOWN = Refusal(
@@ -226,17 +169,6 @@ def test_kinds_that_it_does_not_know_are_left_out(path, others, choice, refusal,
     )
 
 
-def test_the_kind_that_is_named_leaves_alone():
-    """By its number, as pydantic says it, or by its name."""
-    sent = request({"input": "x", "tools": [SEARCH, NAMED, {"type": "mcp"}]}, RESPONSES)
-    field = Refusal(422, "Field required", path=("tools", 1, "parameters"))
-    named = Refusal(400, "unknown tool type 'custom'")
-    for refusal in (field, named):
-        assert TOOLS.refused(refusal, sent, None) == Need({(KIND, "custom"): True})
-    known = Need({(KIND, "custom"): True})
-    assert TOOLS.refused(field, sent, known) is None
-
-
 ODD = (None, 3, "x", [], {}, {"a": 1}, [None, 3, "x", [], {}, {"function": 3}, {"type": 3}])
 
 
@@ -248,3 +180,7 @@ def test_nothing_odd_raises(tools, choice, path):
         if need := TOOLS.refused(refusal, sent, None):
             edited(sent, need)
         hunted(sent, refusal, lambda _: False)
+
+
+def test_all_that_is_said():
+    transcript.holds("tools.txt", globals())

@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproxy.core.conversation.divergence import Kinship, parting, taken_back
+from cacheproxy.core.conversation.divergence import parting
 from cacheproxy.core.conversation.lanes import Before, Lane
 from cacheproxy.core.dialects.content import Part, Segment
 from cacheproxy.core.prompt.prompt import Made, Prompt, PromptOrder, prompt_of
 from cacheproxy.core.prompt.segments import Piece, PieceRun, piece_of
 from cacheproxy.testing import request
+from tests import transcript
 
 pieces = st.lists(st.text("ab", max_size=4), max_size=6)
 
@@ -38,13 +39,6 @@ def test_prompts_part_where_their_texts_do(one, other):
             assert before + at == left.shared
         else:
             assert left.shared == len("".join(texts))
-
-
-def test_what_a_client_took_back_of_long_texts_is_found_by_their_lines():
-    """Word by word, 20 MB took seven seconds."""
-    kept, gone = "a line that stays\n" * 40_000, "a line that goes\n" * 40_000
-    before, after = prompt("hi", kept + gone), prompt("ho", kept)
-    assert taken_back(before, parting(before, after), after) == len("i" + gone)
 
 
 def body(tools=1, system=("be",), messages=("hi",)):
@@ -77,12 +71,6 @@ def test_a_break_is_named_after_the_part_that_changed(before, after, part, order
     assert left.was is not None
 
 
-def test_a_turn_parts_where_the_earlier_ends():
-    left = parting(*(prompt_of(request(body(messages=said))) for said in (("hi",), ("hi", "ho"))))
-    assert left.was is None
-    assert left.path == "/messages/1/role"
-
-
 def asked(*texts, system=("be kind",)):
     """A request, and its prompt; who says ``a…`` is the model."""
     said = [("assistant" if text.startswith("a") else "user", text) for text in texts]
@@ -90,20 +78,6 @@ def asked(*texts, system=("be kind",)):
     body = {"model": "m", "messages": [{"role": r, "content": text} for r, text in messages]}
     made = request(body, "/v1/chat/completions")
     return made, prompt_of(made)
-
-
-def test_a_system_text_more_is_another_system():
-    """Though the first ones are alike, on either side."""
-    one, two = asked("hi"), asked("hi", system=("be kind", "be brief"))
-    assert Kinship(*one).has_system_of(asked("ho")[1])
-    assert not Kinship(*one).has_system_of(two[1])
-    assert not Kinship(*two).has_system_of(one[1])
-
-
-def test_an_answer_in_two_messages_is_one():
-    """Counted from where it begins."""
-    kin = Kinship(*asked("hi", "a1", "a2", "so?", "a3"))
-    assert [kin.answers(), kin.answers(2), kin.answers(3), kin.answers(2, 4)] == [2, 2, 1, 1]
 
 
 def test_of_branches_only_the_last_are_kept():
@@ -115,3 +89,7 @@ def test_of_branches_only_the_last_are_kept():
         before, last = Before(sent, sent, 2000), before
         lane.before, lane.branches = before, lane.branches_with(before, last)
     assert [one.sent.pieces[-2].segments[-1].text for one in lane.branches] == ["a5", "a6", "a7"]
+
+
+def test_all_that_is_said():
+    transcript.holds("divergence.txt", globals())

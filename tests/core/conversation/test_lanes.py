@@ -1,13 +1,13 @@
 """Which requests extend one another."""
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cacheproxy.core.conversation.lanes import Before, Place, share_of
+from cacheproxy.core.conversation.lanes import Before, Place
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.prompt.prompt import prompt_of
+from tests import transcript
 from tests.core.planting import anthropic, chat, insert, numbered, plant, prose, request, tool
 
 ONE = Session("agent", "one")
@@ -43,10 +43,6 @@ def subagent(turns=2):
     return bodies
 
 
-def test_turns_are_counted():
-    assert placed(chat(4)) == ["0:1", "0:2", "0:3", "0:4"]
-
-
 def test_a_title_asked_for_first_is_beside_once_a_request_with_tools_comes():
     store = Store()
     first, *rest = anthropic(3)
@@ -55,32 +51,6 @@ def test_a_title_asked_for_first_is_beside_once_a_request_with_tools_comes():
     assert store.conversation(ONE).main == 1
     assert [place(store, body).turn for body in rest] == [2, 3]
     assert place(store, title("another")).is_side
-
-
-def test_a_subagent_between_two_turns_has_a_lane_of_its_own():
-    (first, second, third), (one, other) = anthropic(3), subagent()
-    found = placed([first, one, second, other, third])
-    assert found == ["0:1", "1:1s", "0:2", "1:2s", "0:3"]
-
-
-def test_a_request_that_holds_the_conversation_but_other_tools_is_beside():
-    """Such as one that extracts memories from it."""
-    first, second, third = anthropic(3)
-    extract = {**second, "tools": [tool("remember")], "system": prose("extract")}
-    assert placed([first, second, extract, third]) == ["0:1", "0:2", "1:1s", "0:3"]
-
-
-def test_tools_that_come_later_leave_the_lane():
-    first, second = anthropic(2)
-    second["tools"] += [tool("later"), tool("too")]
-    assert placed([first, second]) == ["0:1", "0:2"]
-
-
-def test_a_compaction_stays_in_the_lane_and_says_so():
-    *turns, last = anthropic(4)
-    last["messages"] = [{"role": "user", "content": prose("summary")}]
-    last["system"][0]["text"] += f" cch={numbered('nonce', 1)}"
-    assert placed([*turns, last])[-1] == "0:4r"
 
 
 def test_a_compaction_may_repeat_what_the_client_always_says():
@@ -96,22 +66,6 @@ def test_a_compaction_may_repeat_what_the_client_always_says():
     assert found[-2:] == ["0:5r", "0:6"]
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda messages: messages[:1] + messages[-1:],
-        lambda messages: [*messages[:1], {"role": "user", "content": prose("other")}],
-        lambda messages: [{**one, "content": prose(f"new {i}")} for i, one in enumerate(messages)],
-        lambda messages: [{"role": "user", "content": prose("first")}, *messages[1:]],
-    ],
-    ids=["its middle is gone", "its end is gone", "as long as before", "its first is another"],
-)
-def test_a_history_that_changed_is_no_compaction(change):
-    """One keeps its beginning or its length."""
-    *turns, last = anthropic(5)
-    assert placed([*turns, last | {"messages": change(last["messages"])}])[-1] == "0:5"
-
-
 @given(at=st.integers(0, 999), kind=st.sampled_from(["uuid", "clock", "nonce", "counter"]))
 @settings(max_examples=min(20, settings().max_examples))
 def test_fields_that_change_everywhere_do_not_make_a_new_lane(at, kind):
@@ -125,20 +79,6 @@ def test_fields_that_change_everywhere_do_not_make_a_new_lane(at, kind):
     assert placed(plant(chat(4), change)) == ["0:1", "0:2", "0:3", "0:4"]
 
 
-def test_a_turn_taken_back_goes_on_in_the_lane():
-    bodies = chat(4)
-    assert placed([*bodies, bodies[2]])[-1] == "0:5"
-
-
-def test_how_much_of_a_conversation_a_prompt_contains():
-    store = Store()
-    first, second, third = chat(3)
-    place(store, second)
-    known = store.conversation(ONE)
-    assert share_of(known.lanes, prompt_of(request(third))) == 1
-    assert 0 < share_of(known.lanes, prompt_of(request(first))) < 1
-
-
 def test_what_nobody_has_answered_is_no_branch_though_all_before_it_was_read_anew():
     store, body = Store(), anthropic(3)[-1]
     for asking in ("this", "that", "what"):
@@ -148,3 +88,7 @@ def test_what_nobody_has_answered_is_no_branch_though_all_before_it_was_read_ane
         lane, sent = store.conversation(ONE).lane(begun.lane), prompt_of(asked)
         store.end(ONE, begun, Before(sent, sent), before=lane.before)
     assert (lane.turns, lane.branches) == (3, ())
+
+
+def test_all_that_is_said():
+    transcript.holds("lanes.txt", globals())

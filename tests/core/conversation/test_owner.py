@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from cacheproxy.core.conversation.owner import Owners, peer_address
-from cacheproxy.core.conversation.session import session_of
 from cacheproxy.core.prompt.request import Request
+from tests import transcript
 
 GATEWAY = (b"Authorization", b"Bearer of-all")
 NAMES = Path(__file__).with_name("names.txt").read_text(encoding="utf-8")
@@ -108,13 +108,6 @@ def test_a_group_of_an_address_is_no_port():
     assert differ(sent(metadata={"team": "a_session_1"}), sent(metadata={"team": "a_session_2"}))
 
 
-def test_they_count_for_conversations_without_a_name_alone():
-    one, other = (sent(("X-Forwarded-For", f"10.0.0.{host}")) for host in "12")
-    assert session_of(one).owner != session_of(other).owner
-    named = [sent(("X-Forwarded-For", f"10.0.0.{host}"), ("Session-Id", "s")) for host in "12"]
-    assert session_of(named[0]) == session_of(named[1])
-
-
 def test_what_is_ignored_tells_nobody_apart():
     """A token that is renewed, a cookie of a balancer, a JWT that is signed anew."""
     owners = Owners(["X_Id_Token", "token", "user", "peer"])
@@ -128,19 +121,5 @@ def test_what_is_ignored_tells_nobody_apart():
         assert not differ(one, other, owners, by_address=True)
 
 
-def test_nothing_of_it_can_be_read_and_nothing_strange_raises():
-    """It is a digest with a key of this process; who names nobody has none."""
-    assert Owners().of(Request("POST", "/v1/messages", (), b"{}")) == b""
-    assert len(Owners().of(sent())) == 16
-    many = sent(*((f"X-User-{number}", "x") for number in range(1000)))
-    assert differ(many, sent())
-    for odd in (
-        {"user": None},
-        {"user": []},
-        {"metadata": 5},
-        {"metadata": {"user_id": {}}},
-        {"user": "\ud83d"},
-    ):
-        assert len(Owners().of(sent(**odd))) == 16
-    for user in ("[" * 100_000, "{" * 100_000, "{}", "_session_"):
-        assert len(Owners().of(sent(metadata={"user_id": user}))) == 16
+def test_all_that_is_said():
+    transcript.holds("owner.txt", globals())

@@ -5,11 +5,11 @@ from unittest.mock import Mock
 
 import pytest
 
-from cacheproxy.core.conversation.plan import MOST_ID, Plan, SessionHook
+from cacheproxy.core.conversation.plan import MOST_ID, SessionHook
 from cacheproxy.core.conversation.session import Session
-from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.rules.built_in import BUILT_IN
 from cacheproxy.testing import request
+from tests import transcript
 from tests.core.conversation.proxied import NAMED, Proxy, by_turns
 
 
@@ -19,25 +19,6 @@ def sent(proxy, tools, words):
     said = {"messages": by_turns(f"said {at}" for at in range(words)), "tools": named}
     prepared = proxy(request({"system": "You are."} | said, headers=NAMED))
     return "".join(tool["name"] for tool in prepared.request.json["tools"])
-
-
-@pytest.mark.parametrize(
-    ("rules", "asked", "wanted"),
-    [
-        # what comes late is put last and stays there
-        (BUILT_IN, "abcd abxcd abxcyd abxcyd", "abcd abcdx abcdxy abcdxy"),
-        # what comes back stands where it stood: a heartbeat has fewer, a mode has others
-        (BUILT_IN, "abcd acd abcd dca", "abcd acd abcd acd"),
-        (BUILT_IN[1:], "ab ba", "ab ba"),
-    ],
-    ids=["late", "back", "off"],
-)
-def test_tools_are_sent_as_before(rules, asked, wanted):
-    """The server may still have the prompt with them."""
-    proxy = Proxy(*rules)
-    found = [sent(proxy, tools, at) for at, tools in enumerate(asked.split(), 1)]
-    assert " ".join(found) == wanted
-    assert proxy.place.lane == 0
 
 
 def test_of_other_tools_only_the_last_few_requests_are_kept():
@@ -109,20 +90,6 @@ def test_what_a_plugin_says_of_a_session(said, answer):
     assert SessionHook("p", lambda request: said).answer(REQUEST) == answer
 
 
-def test_an_id_gets_the_name_of_the_plugins_client():
-    """It is asked about that client's requests; an answer with a name keeps its own."""
-    client = Client("mine", head=("You are Mine.",))
-    mine, other = (request({"system": f"You are {name}."}) for name in ("Mine", "not Mine"))
-    hook = SessionHook("p", lambda request: "42", client=client)
-    plan = Plan((), [hook])
-    assert (plan.of(mine).hooks, plan.of(other).hooks) == ((hook,), ())
-    assert hook.answer(mine) == ("mine/42", None)
-    assert SessionHook("p", lambda request: "a/4", client=client).answer(mine) == ("a/4", None)
-    every = SessionHook("p", lambda request: "42", client=Client("*"))
-    assert Plan((), [every]).of(other).hooks == (every,)
-    assert every.answer(other) == ("42", None)
-
-
 @pytest.mark.parametrize("error", [ValueError, SystemExit, GeneratorExit, RecursionError])
 def test_what_it_raises_is_named_without_its_text(error):
     """A SystemExit is as much its own failure as a ValueError."""
@@ -136,6 +103,5 @@ def test_the_users_interrupt_is_not_swallowed():
         SessionHook("p", Mock(side_effect=KeyboardInterrupt)).answer(REQUEST)
 
 
-def test_it_is_counted_under_the_plugin_and_the_hook():
-    """So that a rule of the plugin's name is another."""
-    assert SessionHook("p", str).name == "p: cacheproxy_session"
+def test_all_that_is_said():
+    transcript.holds("prepare.txt", globals())

@@ -1,6 +1,5 @@
 """One store: which request is the turn before, for the rules and for the verdict alike."""
 
-import re
 import tracemalloc
 from dataclasses import replace
 from threading import Thread
@@ -19,6 +18,7 @@ from cacheproxy.core.prompt.prompt import prompt_of
 from cacheproxy.core.rules.rule import Rule
 from cacheproxy.observe.verdicts import Verdicts
 from cacheproxy.testing import request
+from tests import transcript
 from tests.core.conversation.proxied import NAMED, Proxy, by_turns
 from tests.core.planting import prose, tool
 from tests.observe.exchanges import body, exchange
@@ -55,16 +55,6 @@ def test_of_the_last_turn_that_broke_both_requests_are_kept_as_the_rules_left_th
     assert kept == [("date=1", "date=3", True), ("date=3", "date=5", True)]
 
 
-@pytest.mark.parametrize(("curable", "kept"), [(True, 3), (False, 2)])
-def test_a_break_that_a_rule_may_cure_goes_before_others(curable, kept):
-    """Whatever else the server loses after it."""
-    store = Store()
-    for number in (1, 2, 3):
-        place = begun(store, turn(["a", "b", "c", "d", "e"][: 2 * number - 1], number))
-        store.end(ONE, place, None, broke=True, curable=curable or number == 2)
-    assert store.conversation(ONE).lanes[0].broken.turn == kept
-
-
 def test_what_was_sent_last_is_given_for_trial_within_bounds():
     store, asked = Store(), turn(["a"], 1)
     for name in ("one", "two"):
@@ -84,67 +74,12 @@ def test_a_subagent_with_tools_of_its_own_does_not_take_over_the_pin():
     assert [(lane.number, lane.turns) for lane in known.lanes] == [(0, 2), (1, 1)]
 
 
-STEP = re.compile(r"(?:(\w+):)?([\w-]+?)(\?)?@(\d)")
-
-
-@pytest.mark.parametrize(
-    ("headers", "steps"),
-    [
-        # its client names no session: the answers tell two apart that begin alike
-        ({}, "fix@1=1 fix-a-go@2=1 fix@3=3/2 fix-b-go@4=3/2 fix-a-go-done-on@5=1 fix-c-no@6=6/3"),
-        # of two that cannot be told apart neither has a pin; from then on its answers tell it
-        ({}, "fix@1=1 fix@2=2/2 fix-a-go@3=3/2 fix-a-go-done-on@5=3/2 fix-b-go@4=4"),
-        # nor if it is asked for anew when it has its answer, unless no other has begun alike
-        ({}, "fix@1=1 fix-a-go?@2=1 fix-a-go@2=1 fix-a-go@4=1 fix-a-go-b-on@4=1"),
-        ({}, "fix@1=1 fix-a-go?@2=1 fix-a-go@2=1 fix@3=3/2 fix-a-go@4=4 fix-a-go-b-on@4=4"),
-        # one that would put nothing back may be gone on with, or any if all would put the same
-        ({}, "fix@1=1 fix@2=2/2 fix-a-go@2=2/2"),
-        ({}, "fix@1=1 fix@1=1/2 fix-a-go@2=1/2"),
-        # another system text is another conversation, however far behind it differs
-        ({}, "x:hi@1=1 y:hi@2=2/2 x:hi-a-go@3=1 y:hi-a-go@4=2/2 z:hi-a-go@5=5/3"),
-        # one with a name may be compacted with the same system text, or taken back
-        (NAMED, "fix@1=1 fix-a-go@2=1 fix-a-go-done-on@3=1 sum@4=1 other:sum@5=5"),
-        (NAMED, "fix@1=1 fix-a-go@2=1 fix-a-go-done-on@3=1 fix@9=1"),
-        (NAMED, "fix@1=1 fix-a-go@2=1 fix-a-go-done-on@3=1 fix-a-go-other@9=1"),
-        # what failed went upstream with what was pinned
-        (NAMED, "fix?@1=1 fix@2=1"),
-    ],
-)
-def test_which_date_each_request_is_sent_with(headers, steps):
-    """``system:said-answer-said?@date=sent/session``: ``?`` has no answer."""
-    proxy, found = Proxy(PIN), []
-    for step in steps.split():
-        system, said, failed, date = STEP.match(step).groups()
-        asked = turn(said.split("-"), date, headers=headers, system=f"{'main ' * 900}{system}")
-        sent = proxy(asked, answered=not failed)
-        number = sent.session.id.partition("-")[2]
-        found.append(f"{STEP.match(step)[0]}={date_of(sent)}{number and '/'}{number}")
-    assert " ".join(found) == steps
-
-
 def test_the_same_id_with_other_credentials_is_another_conversation():
     proxy, sent = Proxy(PIN), ""
     for date, key in enumerate("abac", 1):
         asked = turn(["fix it", "a", "go on"], date, headers=NAMED | {"Authorization": key})
         sent += date_of(proxy(asked))
     assert sent == "1214"
-
-
-USERS = Rule("users", "user", r"date=(?P<volatile>\d+)", pin=True)
-
-
-@pytest.mark.parametrize("headers", [NAMED, {}])
-def test_a_pin_in_a_message_comes_from_that_message_alone(headers):
-    """A branch has those before it in common; what stood at its place was another's."""
-    proxy = Proxy(USERS)
-
-    def sent(said, date):
-        texts = [f"{text} date={date}" if at % 2 == 0 else text for at, text in enumerate(said)]
-        sent = proxy(turn(texts, 0, headers=headers)).request.json
-        return "".join(one["content"][-1] for one in sent["messages"][::2])
-
-    turns = ("a", 1), ("abc", 2), ("abcde", 3), ("abcdx", 4)
-    assert [sent(said, date) for said, date in turns] == ["1", "12", "123", "124"]
 
 
 def test_a_turn_that_failed_is_not_counted():
@@ -171,13 +106,6 @@ def test_nobody_waits_while_a_turn_is_compared(monkeypatch):
     store.end(ONE, place, None)
 
 
-def test_looking_for_a_conversation_changes_nothing():
-    """What is never sent is never remembered."""
-    store = Store()
-    store.find(ONE, turn(["words"], 1))
-    assert (store.conversation(ONE), store.bytes_kept) == (None, 0)
-
-
 def test_a_subagents_root_is_known():
     """That of the agent that began it all, however deep it is."""
     store = Store()
@@ -187,21 +115,6 @@ def test_a_subagents_root_is_known():
         begun(store, asked, session_of(asked))
     roots = [store.conversation(Session("client", name)).root for name in "abc"]
     assert roots == [None, Session("client", "a"), Session("client", "a")]
-
-
-def test_the_spelling_of_a_call_goes_with_its_conversation():
-    """Others find it, too: a conversation may be resumed under another name."""
-    store = Store(most_bytes=1)
-    asked = turn(["words"], 1)
-    begun(store, asked)
-    store.spellings(ONE).keep("call", '{"a":  1}')
-    assert store.spellings().find("call", '{"a":1}', {"a": 1}) == '{"a":  1}'
-    two = Session("agent", "two")
-    begun(store, asked, two)
-    assert store.conversation(ONE) is None
-    store.spellings(ONE).keep("late", "{ }")
-    for call in ("call", "late"):
-        assert store.spellings(two).find(call, "{}", {"a": 1}) == "{}"
 
 
 @pytest.mark.parametrize("head", [0, 10_000])
@@ -308,3 +221,7 @@ def test_the_verdict_compares_with_the_turn_that_the_store_says():
         (1, 1, False),
         (2, 2, True),
     ]
+
+
+def test_all_that_is_said():
+    transcript.holds("store.txt", globals())

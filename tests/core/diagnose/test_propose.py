@@ -20,8 +20,8 @@ from cacheproxy.core.diagnose.wording import rule_toml
 from cacheproxy.core.rules.fold import normalize
 from cacheproxy.core.rules.rule import Rule
 from cacheproxy.testing import assert_extends
-from tests import golden
-from tests.core.planting import anthropic, insert, numbered, plant, request, requests
+from tests import golden, transcript
+from tests.core.planting import anthropic, insert, numbered, plant, requests
 
 from .test_volatile import set_system, shapes
 
@@ -154,18 +154,6 @@ def test_no_proposal_is_kept_that_no_test_has():
     golden.complete(FILE, CASES)
 
 
-def test_a_quotation_by_the_user_is_left_alone():
-    """The rule is for system text; what the user quotes keeps its bytes."""
-
-    def change(body, turn):
-        body["messages"][0]["content"][0]["text"] += "\nWhat is run id: abc1234f?"
-
-    bodies = plant(planted(anthropic(), "nonce"), change)
-    (proposal,), _ = proposals(bodies)
-    after = normalize(request(bodies[0]), [proposal.rule]).request
-    assert b"run id: abc1234f?" in after.body
-
-
 @pytest.mark.parametrize(
     ("label", "texts"),
     [
@@ -203,12 +191,6 @@ def bodies_as(request):
     return replace(request, memo=None)
 
 
-def test_what_has_a_rule_is_not_proposed_again():
-    bodies = planted(anthropic(), "uuid")
-    (proposal,), _ = proposals(bodies)
-    assert proposals(bodies, [proposal.rule]) == ([], [])
-
-
 RUN_ID = Rule("x", "system", r"run id: (?P<volatile>[0-9a-f]{8})", "0" * 8)
 
 
@@ -218,38 +200,6 @@ def objection_to(rule, bodies, others=()):
     steps = list(pairwise(sent))
     (field,) = fields(steps)
     return objection(rule, field, steps, [*sent, *others])
-
-
-@pytest.mark.parametrize(
-    ("rule", "why"),
-    [
-        (Rule("x", "user", RUN_ID.pattern, "0" * 8), "does not make the turns equal"),
-        (Rule("x", "system", r"run id: (?P<volatile>[0-9a-f]{2})", "00"), "equal"),
-        (  # no example shows it
-            Rule(
-                "x",
-                "system",
-                r"run id: (?!\w{0,5}(?!\w))(?P<volatile>[^\W_]+)",
-                r"0\g<volatile>",
-            ),
-            "idempotent",
-        ),
-    ],
-)
-def test_objections(rule, why):
-    bodies = planted(anthropic(), "nonce")
-    assert objection_to(RUN_ID, bodies) is None
-    assert why in objection_to(rule, bodies)
-
-
-def test_a_match_in_the_words_of_a_user_anywhere_is_an_objection():
-    """In another conversation too, and though the constant stands there already."""
-    other = anthropic(1)[0]
-    other["messages"][0]["content"] = "my run id: 00000000"
-    rule = Rule("x", ("system", "user"), RUN_ID.pattern, "0" * 8)
-    bodies = planted(anthropic(), "nonce")
-    assert objection_to(rule, bodies) is None
-    assert "a user" in objection_to(rule, bodies, [request(other)])
 
 
 @given(
@@ -273,3 +223,7 @@ def test_a_long_line_is_read_but_once(filler):
     ]
     (proposal,), _ = proposals(bodies)
     assert "date: " in proposal.rule.pattern
+
+
+def test_all_that_is_said():
+    transcript.holds("propose.txt", globals())

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from cacheproxy.cli.diagnosetext import lines
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import (
     Basis,
@@ -20,14 +19,13 @@ from cacheproxy.core.conversation.verdict import (
     Verdict,
 )
 from cacheproxy.core.diagnose.conversations import lanes_of
-from cacheproxy.core.diagnose.report import ReportError, TurnReport, judged, report, report_captured
+from cacheproxy.core.diagnose.report import TurnReport, report, report_captured
 from cacheproxy.core.diff.kind import ChangeKind
 from cacheproxy.core.kinds.profile import Profile, Reporting, ServerFacts
 from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.core.rules.rule import Rule
-from tests import golden
+from tests import golden, transcript
 from tests.core.planting import anthropic, captured, chat, numbered, plant, request
-from tests.record.recorded import but
 from tests.record.test_jsonl import exchange
 
 from .test_volatile import set_system
@@ -63,10 +61,6 @@ def reminded(body, turn):
 
 def shortened(body, turn):
     body["messages"][0]["content"] += f"\n{'files ' * 400}" if turn == 0 else ""
-
-
-def a_line_more(body, turn):
-    set_system(body, lambda text: text.replace("\n", "\nnew\n" if turn else "\n", 1))
 
 
 def compacted(body, turn):
@@ -176,43 +170,6 @@ def test_no_report_is_kept_that_no_test_has():
     golden.complete(FILE, CASES)
 
 
-def test_a_compaction_is_said_to_be_no_break():
-    said = " ".join(map(str.strip, lines(reported(turns(compacted, anthropic)))))
-    assert "replaced the history by a shorter one (a compaction): no break" in said
-
-
-def test_a_change_that_begins_with_a_new_line_can_be_seen():
-    excerpts = reported(turns(a_line_more, count=2)).excerpts
-    assert excerpts.was != excerpts.now
-    assert "\n" not in excerpts.was + excerpts.now
-
-
-@pytest.mark.parametrize("value", [None, [], {}, {"number": "x"}, "text"])
-def test_what_is_no_report(value):
-    with pytest.raises(ReportError):
-        TurnReport.from_json(value)
-
-
-@pytest.mark.parametrize(
-    "verdict",
-    [
-        EVICTED,
-        but_for(reason=Reason.MOVED, basis=Basis.TOLD),
-        but_for(reason=Reason.CHECKPOINT, beneath=Reason.TEMPLATE_CHANGED),
-        but_for(reason=Reason.UNKNOWN, basis=None, ruled_out=("the moon",)),
-        Verdict(Judgement.OK, expected=TokenCount(998, "measured"), lost=TokenCount(0, "measured")),
-        Verdict(Judgement.COLD),
-        Verdict(Judgement.COMPACTED, expected=TokenCount(400, "estimated")),
-    ],
-)
-def test_what_was_found_when_it_happened_is_what_is_reported(verdict):
-    """More was known then: what the server rendered, and what else it had to do."""
-    found = recorded(verdict)
-    for name in ("judgement", "reason", "basis", "beneath", "evidence", "ruled_out"):
-        assert getattr(found, name) == getattr(verdict, name)
-    assert (found.equal, found.path) == (verdict.expected, None)
-
-
 @pytest.mark.parametrize("change", [with_nonce, same])
 @pytest.mark.parametrize("bodies", [chat, anthropic])
 def test_bodies_alone_are_no_evidence_of_an_eviction(bodies, change):
@@ -223,25 +180,5 @@ def test_bodies_alone_are_no_evidence_of_an_eviction(bodies, change):
         assert not any("not restarted" in it or "conversation" in it for it in found.ruled_out)
 
 
-def test_the_order_is_that_of_the_server():
-    """Tools that change stand behind a system text that has not, or before it."""
-    one, two = captured(plant(anthropic(2), lambda body, turn: body["tools"][0].update(n=turn)))
-    first, last = (
-        judged(one, replace(two, profile=Profile(order=order))).expected.tokens
-        for order in (PromptOrder.TOOLS_FIRST, PromptOrder.SYSTEM_FIRST)
-    )
-    assert first < last
-
-
-def test_what_was_sent_is_compared_not_what_came():
-    records = captured(plant(chat(2), with_nonce))
-    sent = [replace(one, sent=request(body)) for one, body in zip(records, chat(2), strict=True)]
-    verdict = judged(*sent)
-    assert (verdict.reason, verdict.where) == (None, None)
-    assert verdict.saved.tokens > 0
-
-
-def test_bodies_that_cannot_be_read_are_not_judged():
-    one, two = captured(chat(2))
-    assert judged(one, but(two, body=b"{")).judgement is Judgement.UNKNOWN
-    assert judged(but(one, body=b"{"), two).judgement is Judgement.UNKNOWN
+def test_all_that_is_said():
+    transcript.holds("report.txt", globals())

@@ -1,13 +1,11 @@
 """Two texts side by side, as a page shows them."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cacheproxy.core.diagnose.texts import CUT, WIDEST, side_by_side
 from cacheproxy.core.document.compare import common_prefix
-
-LINES = [f"line {number}" for number in range(1, 20)]
+from tests import transcript
 
 
 def shown(was, now):
@@ -20,30 +18,6 @@ def text_of(line):
 
 def changed(lines):
     return [text for line in lines for text, is_new in line.parts if is_new]
-
-
-def test_the_lines_around_a_change_and_the_words_that_changed():
-    now = LINES.copy()
-    now[9] = "Today is 2026-11-21, a day"
-    was = [*now[:9], "Today is 2026-11-20, a day", *now[10:]]
-    left, right = shown("\n".join(was), "\n".join(now))
-    assert [line.n for line in left] == [line.n for line in right] == [8, 9, 10, 11, 12, 13]
-    assert [text_of(line) for line in left] == was[7:13]
-    assert [text_of(line) for line in right] == now[7:13]
-    assert (changed(left), changed(right)) == (["2026-11-20"], ["2026-11-21"])
-
-
-@pytest.mark.parametrize("at", [0, 1, 5])
-def test_lines_that_came(at):
-    now = [*LINES[:at], "here", "I am", *LINES[at:]]
-    left, right = shown("\n".join(LINES), "\n".join(now))
-    assert not "".join(changed(left)).strip()
-    assert " ".join(changed(right)).split() == ["here", "I", "am"]
-
-
-def test_a_side_that_has_nothing_has_no_lines():
-    left, right = side_by_side("", "new\ntext", 0)
-    assert (left, changed(right)) == ([], ["new", "text"])
 
 
 def test_a_long_line_is_cut_on_both_sides_of_the_change():
@@ -66,3 +40,7 @@ def test_what_is_shown_stands_there(one, other, head):
         rows = text.split("\n")
         for line in lines:
             assert rows[line.n - 1].endswith(text_of(line).lstrip(CUT).rstrip(CUT))
+
+
+def test_all_that_is_said():
+    transcript.holds("side_by_side.txt", globals())

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from cacheproxy.core.diagnose.volatile import fields
 from cacheproxy.core.dialects.content import Part
 from cacheproxy.core.diff.kind import ChangeKind
-from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.rules.rule import Rule
+from tests import transcript
 from tests.core.planting import anthropic, chat, insert, numbered, plant, prose, requests
 
 TOKENS = {
@@ -222,62 +221,11 @@ def test_breakpoints_compactions_and_growth_are_no_fields(change):
     assert seen(bodies) == [(ChangeKind.NONCE, "/system/1/text", 3)]
 
 
-def test_a_turn_taken_back_is_no_field_of_the_model():
-    bodies = anthropic()
-    bodies[2]["messages"] = bodies[1]["messages"][:-2]
-    assert all(field.source == "user" for field in found(bodies))
-
-
 class Raises:
     name, why, default, literals, needs_previous = "raises", "", True, (), False
 
     def edits(self, request, previous):
         raise ZeroDivisionError
-
-
-def test_a_field_names_the_rules_that_take_it_away():
-    """Each alone, pins too; none that fails, or edits the same text elsewhere."""
-
-    def change(body, turn):
-        ends = f"id: {numbered('uuid', turn)}", f"at: {numbered('clock', turn)}"
-        set_system(body, "\n{}\n".join(ends).format)
-
-    rules = [
-        Rule("other", "system", r"nothing like it", ""),
-        Raises(),
-        Rule("words", "system", r"agent", "AGENT"),
-        Rule("ids", "system", r"^id: (?P<volatile>\S+)", "0"),
-        Rule("ids-too", "system", r"^id: \S+", "id"),
-        Rule("at", "system", r"(?m)^at: (?P<volatile>.+)$", pin=True),
-    ]
-    uuid, clock = found(plant(anthropic(), change), rules)
-    assert (uuid.rules, uuid.covered) == (("ids", "ids-too"), 3)
-    assert (clock.rules, clock.covered) == (("at",), 3)
-
-
-@pytest.mark.parametrize("depth", [100, 500, 700, 900, 2000])
-def test_a_schema_nested_however_deeply(depth):
-    def body(number):
-        deep = "[" * depth + str(number) + "]" * depth
-        return f'{{"tools": [{{"name": "a", "x": {deep}}}], "messages": [{{"role": "user"}}]}}'
-
-    sent = [Request("POST", "/v1/messages", body=body(number).encode()) for number in range(2)]
-    result = fields([(sent[0], sent[1])])
-    assert all(field.path.startswith("/tools") for field in result)
-    # How deep the scanner goes is the Python version's affair.
-    assert len(result) == (0 if sent[0].json is None else 1)
-    assert fields([(sent[0], sent[0])]) == ()
-
-
-def test_halves_of_characters_and_other_strange_bodies():
-    """A tool output cut in the middle of a character, messages that are none."""
-    halves = [
-        {"system": f"\ud83d id: {numbered('nonce', turn)} \ude00", "messages": [None, 3, {"a": 1}]}
-        for turn in range(3)
-    ]
-    assert seen(halves) == [(ChangeKind.NONCE, "/system", 2)]
-    strange = [{"messages": said, "tools": said, "system": said} for said in (5, [[]], [1, None])]
-    assert all(isinstance(field.path, str) for field in found(strange))
 
 
 messages = st.lists(
@@ -311,3 +259,7 @@ def test_nothing_raises(one, other):
     """And prompts that part have a field, unless the history was replaced or taken back."""
     for field in found([{"messages": one}, {"messages": other}]):
         assert field.count == 1
+
+
+def test_all_that_is_said():
+    transcript.holds("volatile.txt", globals())

@@ -12,6 +12,7 @@ from cacheproxy.core.diagnose.volatile import fields
 from cacheproxy.core.prompt.client import Client, client_of
 from cacheproxy.core.rules.fold import normalize
 from cacheproxy.testing import conversation
+from tests import transcript
 
 LIBRARIES = {
     "AsyncOpenAI/Python 2.11.0": "openai-sdk",
@@ -58,29 +59,5 @@ def test_a_librarys_name_alone_gets_a_rule_for_prompts_that_begin_alike(agent):
         assert bool(normalize(after, [rule], before).reports) is fires
 
 
-@pytest.mark.parametrize("head", ["", "Be good.\n", "key sk-proj-abcdefghijklmnop1234567890 is\n"])
-def test_where_the_prompt_tells_nothing_there_is_no_rule(head):
-    """Too few words, or some that may not be written down; the reason is a sentence."""
-    assert proposed("ls/JS 5.23.2", head).why == (
-        "ls is the name of a library, and no system text tells this program from others that use it"
-    )
-
-
-def test_a_program_that_says_who_it_is_needs_no_more():
-    table = proposed("MyAgent/1.0").toml()
-    assert table.startswith("[[rule]]")
-    assert 'client = "myagent"' in table
-    assert "head" not in table
-
-
-def test_the_words_end_where_the_prompts_part():
-    """A long line is cut between two words, and what changes is no part of them."""
-    long = proposed("ls/JS 1.0", f"You are Example, {'very ' * 30}kind.\n").rule.client
-    assert long.must_begin == f"You are Example, {'very ' * 12}".rstrip()
-
-
-def test_for_every_client_it_says_so():
-    """Requests without any name have a rule for all, and a line says it."""
-    turns = over_midnight("")
-    (proposal,) = propose(fields([tuple(turns)]), [tuple(turns)], turns)
-    assert proposal.toml().startswith("# For every client: no name tells whose requests these are.")
+def test_all_that_is_said():
+    transcript.holds("wording.txt", globals())

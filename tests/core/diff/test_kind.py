@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from cacheproxy.core.diff.kind import ChangeKind, masked, token_at
 from cacheproxy.core.document.compare import common_prefix
+from tests import transcript
 
 UUID = "775b2410-8917-4fad-af9d-0123456789a"
 PAIRS = [
@@ -62,26 +63,6 @@ def test_words_have_no_shape(was, now):
     assert found(was, now) is None
 
 
-STATUS = "Git status:\n M a.py\n?? b.py\n"
-COMMITS = "Recent commits:\n7a051a8 Add a\n1e99cfe Begin\n"
-
-
-@pytest.mark.parametrize(
-    ("was", "now"),
-    [
-        (STATUS, STATUS + "?? c.py\n"),
-        (STATUS, "Git status:\n?? b.py\n"),
-        (STATUS, "Git status:\n(clean)\n"),
-        (COMMITS, "Recent commits:\nfd0ef95 Do\n7a051a8 Add a\n"),
-        (f"{STATUS}?? 2026-11-21.md\n", f"{STATUS}?? 2026-11-22.md\n"),
-    ],
-)
-@pytest.mark.parametrize("after", ["", "\nand so on"])
-def test_lines_of_a_git_status_are_one_token_however_many_they_are(was, now, after):
-    lines = (text.partition("\n")[2].rstrip() for text in (was, now))
-    assert found(was + after, now + after) == (ChangeKind.GIT, *lines)
-
-
 @given(st.text(max_size=60), st.text(max_size=60), st.data())
 def test_nothing_raises(was, now, data):
     at = data.draw(st.integers(0, len(was)))
@@ -92,8 +73,5 @@ def test_nothing_raises(was, now, data):
     masked(was)
 
 
-def test_each_line_of_a_git_status_is_looked_at_once():
-    """Else a long one takes hours."""
-    text = "git status:\n" + " M a.py\n" * 20_000
-    token = token_at(text, f"{text}?? b.py\n", len(text), len(text))
-    assert token.now == (12, len(text) + 7)
+def test_all_that_is_said():
+    transcript.holds("kind.txt", globals())

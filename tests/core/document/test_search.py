@@ -12,6 +12,7 @@ import pytest
 
 from cacheproxy.core.document import search as module
 from cacheproxy.core.document.search import SearchPattern, SlowPatternError
+from tests import transcript
 
 LATE = r"(?P<volatile>(\w|\s|\w\s)+)\$END", "word " * 22 + "! $END"
 """A pattern, and a text of 120 characters for which ``re`` takes longer than there is time."""
@@ -43,24 +44,6 @@ def test_all_texts_of_a_body_have_the_time_of_one():
         search.search(LATE[1])
     with pytest.raises(SlowPatternError):
         search.search("nothing")
-
-
-@pytest.mark.parametrize(
-    "pattern",
-    ["a{4000000000}", "(?:(?:ab?){60000}){60000}", "(?:a?){1000000}b", "(?<=a{10000000})b"],
-)
-def test_a_pattern_that_would_fill_the_memory_is_none(pattern):
-    """``regex`` writes out how often each part must be there at least."""
-    with pytest.raises(re.error, match=r"more than 100,000 characters, with its repetitions"):
-        SearchPattern(pattern)
-
-
-def test_a_pattern_may_repeat_much():
-    """What is written out may be long, and what need not be there costs nothing."""
-    found = SearchPattern(
-        "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|x{9999}(?:y{0,4000000000}z)?"
-    )
-    assert found.within().search("x" * 9999 + "yyz")
 
 
 @pytest.mark.slow
@@ -121,13 +104,6 @@ def test_a_pattern_means_what_re_says(pattern):
         assert ours == [found.span() for found in re.finditer(pattern, text)]
 
 
-@pytest.mark.parametrize("pattern", ["(", r"\p{Lu}", "(?<a>b)", "(?|a|b)", "a{2}{2}"])
-def test_what_re_refuses_is_refused(pattern):
-    """With its own words."""
-    with pytest.raises(re.error):
-        SearchPattern(pattern)
-
-
 def test_the_time_of_a_garbage_collection_is_not_the_patterns(monkeypatch):
     """With a large heap one takes longer than a pattern may."""
     monkeypatch.setattr(module, "SECONDS", 0.01)
@@ -139,3 +115,7 @@ def test_the_time_of_a_garbage_collection_is_not_the_patterns(monkeypatch):
         gc.collect()
     assert search.search("aab")
     assert heap
+
+
+def test_all_that_is_said():
+    transcript.holds("search.txt", globals())

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from cacheproxy.core.http1.request_head import RequestError
 from cacheproxy.core.http1.request_reader import RequestReader
 from cacheproxy.proxy.downstream.limits import Limits
+from tests import transcript
 from tests.core.requestbytes import anything, cut, cuts, one_by_one, pipelines
 
 ROOMY = Limits()
@@ -89,101 +90,10 @@ def test_it_does_not_depend_on_the_cuts(data, places, limits):
     assert read(cut(data, places), limits) == whole
 
 
-def test_names_and_values_are_as_they_came():
-    """In their order, spelled as they were, but for the space around a value.
-
-    One empty line before a request is skipped.
-    """
-    lines = [b"hOST: a", b"X-A:1", b"Set: \t x  y \t", b"x-a:", b"X: a \t b", b"Y: \xe9"]
-    head, body = one(b"\r\n" + get(*lines))
-    names, values = zip(*head.headers, strict=True)
-    assert names == (b"hOST", b"X-A", b"Set", b"x-a", b"X", b"Y")
-    assert values == (b"a", b"1", b"x  y", b"", b"a \t b", b"\xe9")
-    assert head.without([b"x-a", b"set"]).headers == (head.headers[0], *head.headers[4:])
-    assert head.values(b"x-a") == [b"1", b""]
-    assert head.values(b"absent") == []
-    assert (head.method, head.target, head.version) == (b"GET", b"/x", b"HTTP/1.1")
-    assert (head.length, head.path) == (0, b"/x")
-    assert body == b""
-
-
-@pytest.mark.parametrize(
-    ("lines", "version", "persistent", "waits"),
-    [
-        ((), b"HTTP/1.1", True, False),
-        ((), b"HTTP/1.0", False, False),
-        ((b"Connection: keep-alive",), b"HTTP/1.0", False, False),
-        ((b"Connection: Close",), b"HTTP/1.1", False, False),
-        ((b"Connection: te,\tclose",), b"HTTP/1.1", False, False),
-        ((b"Connection: te", b"connection: close"), b"HTTP/1.1", False, False),
-        ((b"Connection: closed",), b"HTTP/1.1", True, False),
-        ((b"Expect: 100-Continue", b"Content-Length: 1"), b"HTTP/1.1", True, True),
-        ((b"Expect: 100-continue", b"Transfer-Encoding: chunked"), b"HTTP/1.1", True, True),
-        ((b"Expect: 100-continue",), b"HTTP/1.1", True, False),  # for there is no body
-        ((b"Expect: 100-continue", b"Content-Length: 1"), b"HTTP/1.0", False, False),
-        ((b"Expect: tea", b"Content-Length: 1"), b"HTTP/1.1", True, False),
-    ],
-)
-def test_whether_a_connection_goes_on_and_a_client_waits_for_a_word(
-    lines, version, persistent, waits
-):
-    """What the client says of it, in all its Connection headers; HTTP/1.0 knows no such word."""
-    reader = RequestReader(ROOMY)
-    reader.feed(get(*lines).replace(b"HTTP/1.1", version))
-    head = reader.read_head()
-    assert (head.persistent, head.expects_continue) == (persistent, waits)
-
-
 def size(fields):
     """A head of a GET for /x whose fields and request line take ``fields`` bytes in all."""
     start = b"GET /x HTTP/1.1\r\nX: "
     return start + b"y" * (fields - len(start) + len(b"/x")) + b"\r\n\r\n"
-
-
-@pytest.mark.parametrize(
-    ("data", "wanted"),
-    [
-        # to the byte, and the request's end does not count
-        (size(90), None),
-        (size(91), 431),
-        (b"GET /" + b"x" * 23 + b" HTTP/1.1\r\n\r\n", None),
-        (b"GET /" + b"x" * 24 + b" HTTP/1.1\r\n\r\n", 414),
-        (get(b"A: 1", b"B: 2", b"C: 3"), None),
-        (get(b"A: 1", b"B: 2", b"C: 3", b"D: 4"), 431),
-        (get(b"A: 1", b"B: 2\r\n 3"), 400),
-        (get(b"A: 1", b"B: 2", b"C: 3\r\n 4"), 400),
-        # nobody waits for an end that makes no difference, nor for headers behind a bad line
-        (b"GET /" + b"x" * 120, 414),
-        (b"x" * 33, 501),
-        (b"GET / HTTP/1.1\r\nX: " + b"x" * 120, 431),
-        (b"GET /\r\n", 400),
-        (b"SSH-2.0-OpenSSH_9.2\r\n", 400),
-        # a second empty line before a request; a first header that is the rest of one
-        (b"\r\n\r\n" + get(), 400),
-        (get(b" X: a"), 400),
-        (get(b"Content-Length: 5\r\n 6"), 400),
-        (chunked(b"1\r\nxyz0\r\n\r\n"), 400),
-        # a chunk says how long it is
-        (chunked(b"18\r\n", b"x" * 24, b"\r\n0\r\n\r\n"), None),
-        (chunked(b"19\r\n"), 413),
-        (chunked(b"10\r\n", b"x" * 16, b"\r\n9\r\n"), 413),
-        (chunked(b"f" * 16, b"\r\n"), 413),
-        # and its line may not be without end
-        (chunked(b"0;", b"y" * 1022, b"\r\n\r\n"), None),
-        (chunked(b"0;", b"y" * 1023, b"\r\n\r\n"), 400),
-        (chunked(b"0;", b"y" * 1100), 400),
-    ],
-)
-def test_what_is_too_long_or_wrong_is_refused_as_soon_as_it_is(data, wanted):
-    assert status(data, TIGHT) == wanted
-
-
-def test_trailers_are_dropped_and_may_not_be_without_end():
-    """64 KiB in all, with the line that ends them."""
-    most = (64 << 10) - len(b"X: \r\n") - len(b"\r\n")
-    assert one(chunked(b"0\r\nX: ", b"y" * most, b"\r\n\r\n"))[1] == b""
-    for trailers in (b"X: " + b"y" * (most + 1) + b"\r\n\r\n", b"X: y\r\n" * 11_000):
-        assert read([chunked(b"0\r\n", trailers)])[2][0] == 400
 
 
 def test_tiny_chunks_do_not_cost_an_object_each():
@@ -240,29 +150,6 @@ def test_a_large_body_is_gathered_as_it_comes(size):
     assert reader.read_head() is not None
 
 
-def test_who_announces_much_and_sends_little_gets_little():
-    """Memory is set aside once an eighth has come."""
-    reader = RequestReader(ROOMY)
-    tracemalloc.start()
-    reader.feed(get(b"Content-Length: 8000000") + b"x" * 900_000)
-    assert reader.read_head() is not None
-    assert reader.read_body() is None
-    held = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert held < 3_000_000
-
-
-def test_an_error_says_what_was_asked_for():
-    """As far as it is known: it decides in which dialect the error is told."""
-    for data in (
-        b"POST /v1/messages HTTP/1.1\r\nX : 1\r\n\r\n",
-        b"POST /v1/messages HTTP/3\r\n",
-        chunked(b"x\r\n").replace(b"/x", b"/v1/messages"),
-        b"POST /v1/messages HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
-    ):
-        assert read([data])[2][2] == b"/v1/messages"
-
-
 @pytest.mark.parametrize("byte", [*range(9), *range(0x0A, 0x20), 0x7F])
 def test_no_header_holds_control_characters(byte):
     """RFC 9110, section 5.5: but a tab."""
@@ -308,35 +195,5 @@ def test_nobody_waits_behind_what_is_no_request(begun, wanted):
     assert status(begun) == wanted
 
 
-HOST = (b"Host", b"us:1")
-
-
-@pytest.mark.parametrize(
-    ("line", "fields"),
-    [
-        (b"HTTP/1.1", [(b"X", b"y"), (b"hOST", b"other"), (b"Z", b"")]),
-        (b"HTTP/1.1", [(b"Host", b""), (b"X", b"y"), (b"Z", b"")]),
-        (b"HTTP/1.0", [(b"X", b"y"), (b"Z", b"")]),
-    ],
-)
-def test_a_url_is_read_as_its_path_and_its_host(line, fields):
-    """RFC 9112, section 3.2.2: what Host says is ignored."""
-    lines = (b"GET HTTP://us:1/x?y " + line, *map(b": ".join, fields), b"", b"")
-    head, _ = one(b"\r\n".join(lines))
-    assert (head.target, head.path, head.scheme) == (b"/x?y", b"/x", b"http")
-    assert head.headers == (HOST, (b"X", b"y"), (b"Z", b""))
-    assert head.values(b"host") == [b"us:1"]
-    assert head.without([b"x"]).scheme == b"http"
-    assert one(get())[0].scheme == b""
-
-
-@pytest.mark.parametrize(
-    "fields", [b"", b"Host: us:1\r\nHost: us:1\r\n", b"Host: u@us\r\n", b"Host: a b\r\n"]
-)
-def test_a_url_needs_a_host_header_all_the_same(fields):
-    """Section 3.2. The error is told in the dialect of what was asked for."""
-    data = b"POST http://us:1/v1/messages HTTP/1.1\r\n" + fields + b"\r\n"
-    error = read([data])[2]
-    assert error[0] == status(data) == 400
-    assert error[2].endswith(b"/v1/messages")
-    assert status(b"GET http://u:p@us:1/ HTTP/1.1\r\nHost: us:1\r\n\r\n") == 400
+def test_all_that_is_said():
+    transcript.holds("request_reader.txt", globals())

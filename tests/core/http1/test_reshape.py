@@ -2,7 +2,6 @@
 
 import gzip
 import itertools
-import json
 import zlib
 
 import pytest
@@ -10,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cacheproxy.core.dialects.chat import CHAT
-from cacheproxy.core.dialects.completion import COMPLETION
 from cacheproxy.core.http1.content_coding import zstd
 from cacheproxy.core.http1.ending import ending_of
 from cacheproxy.core.http1.reshape import (
@@ -21,11 +19,11 @@ from cacheproxy.core.http1.reshape import (
     Ended,
     Gathered,
     Recognised,
-    SaidError,
     Unpacked,
 )
 from cacheproxy.core.http1.response_reader import ResponseError
-from tests.core.dialects.forms import DONE, STREAMS, chunk, counted, through
+from tests import transcript
+from tests.core.dialects.forms import DONE, STREAMS, chunk, through
 
 STREAM = b"".join(STREAMS["calls"][1])
 PACKED = {
@@ -45,21 +43,6 @@ def test_the_pieces_that_a_stream_comes_in_do_not_matter(cuts):
     assert through(AsWhole(CHAT), *pieces) == through(AsWhole(CHAT), STREAM)
 
 
-def test_comments_and_pings_mean_nothing():
-    """Nor does what is empty."""
-    signs = b": keep-alive\n\n", b"event: ping\ndata: {}\n\n", b"data:\n\n"
-    found = through(AsWhole(CHAT), *(sign + one for sign in signs for one in STREAMS["calls"][1]))
-    assert json.loads(found)["choices"][0]["finish_reason"] == "tool_calls"
-
-
-def test_lone_surrogates_go_through():
-    """As a server that cuts between tokens may send them."""
-    piece = chunk({"content": "\ud83d"})
-    body = through(AsWhole(CHAT), piece, chunk({}, "stop"), DONE)
-    assert rb'"\ud83d"' in body
-    assert rb'"\ud83d"' in through(AsStream(CHAT), body)
-
-
 @pytest.mark.parametrize("made", [AsWhole, AsStream])
 def test_what_is_too_large_is_refused(made):
     """Beyond 64 MiB, as soon as that has come."""
@@ -68,13 +51,6 @@ def test_what_is_too_large_is_refused(made):
         assert transform.feed(piece) == b""
     with pytest.raises(ValueError, match="larger than 64 MiB"):
         transform.feed(b":")
-
-
-@pytest.mark.parametrize("made", [AsWhole, AsStream])
-def test_an_api_that_nobody_knows_the_streams_of_is_refused(made):
-    """Before anything has come."""
-    with pytest.raises(ValueError, match="the streams of completion"):
-        made(COMPLETION)
 
 
 def test_nothing_is_made_of_a_stream_that_made_no_sense():
@@ -180,26 +156,6 @@ def test_each_event_goes_through_by_itself(end):
         assert found == b"a" + end + b"c"
 
 
-def test_the_words_of_an_error_are_kept():
-    with pytest.raises(SaidError, match="loading"):
-        through(AsStream(CHAT), b'{"error": {"message": "loading"}}')
-
-
-@pytest.mark.parametrize(
-    ("asked", "last", "apart"),
-    [
-        (None, True, False),
-        ({}, False, False),
-        ({"stream_options": {"include_usage": True}}, False, True),
-    ],
-)
-def test_a_stream_that_is_made_has_usage_as_asked(asked, last, apart):
-    body = through(AsWhole(CHAT), STREAM.replace(DONE, counted() + DONE))
-    events = through(AsStream(CHAT, asked), body).split(b"\n\n")
-    assert [b'"usage"' in one and b'"choices":[]' in one for one in events].count(True) == apart
-    assert [b'"usage"' in one and b'"choices":[]' not in one for one in events].count(True) == last
-
-
 @each
 def test_one_transform_after_another(name):
     """A packed stream as a whole body, and that as a stream again."""
@@ -207,3 +163,7 @@ def test_one_transform_after_another(name):
     chain = Chain(Unpacked(codings), Chain(AsWhole(CHAT), AsStream(CHAT)))
     found = through(chain, packed[:40], packed[40:])
     assert through(AsWhole(CHAT), found) == through(AsWhole(CHAT), STREAM)
+
+
+def test_all_that_is_said():
+    transcript.holds("reshape.txt", globals())

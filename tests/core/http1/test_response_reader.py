@@ -9,13 +9,11 @@ from hypothesis import strategies as st
 from cacheproxy.core.http1.response_reader import (
     LONGEST_HEAD,
     ResponseError,
-    ResponseHead,
     ResponseReader,
 )
+from tests import transcript
 from tests.core import requestbytes
 from tests.core.requestbytes import cut, cuts, one_by_one
-
-BROKEN = "the upstream's chunk framing is broken"
 
 
 def head(*fields, status=b"HTTP/1.1 200 OK"):
@@ -178,23 +176,6 @@ def test_without_length_the_body_ends_with_the_connection():
         assert read([response[:length]])[3] is not None
 
 
-def test_the_head_keeps_names_values_and_order():
-    """Values lose the white space around them and nothing else; names keep their spelling."""
-    fields = (b"X-A: 1", b"x-b:\t two \xe9\xff words \t", b"X-a:", b"X-A: 1", b"Content-Length: 0")
-    found, *_ = read([head(*fields, status=b"HTTP/1.1 200 Fine, th\xe4nks")])
-    assert found.reason == b"Fine, th\xe4nks"
-    names, values = zip(*found.headers, strict=True)
-    assert names == (b"X-A", b"x-b", b"X-a", b"X-A", b"Content-Length")
-    assert values == (b"1", b"two \xe9\xff words", b"", b"1", b"0")
-
-
-@pytest.mark.parametrize("value", [b"5, 5", b"5"])
-def test_agreeing_lengths_become_one(value):
-    """Several lengths, though they agree, are not passed on (RFC 9110, section 8.6)."""
-    found, *_ = read([head(b"Content-Length: " + value, b"X: 1", b"content-length: 5") + b"hello"])
-    assert found.headers == ((b"X", b"1"), (b"Content-Length", b"5"))
-
-
 @pytest.mark.parametrize("size", [LONGEST_HEAD - 1, LONGEST_HEAD, LONGEST_HEAD + 1])
 def test_the_limit_of_a_head_is_exact(size):
     """Where it lies does not depend on how the bytes are cut."""
@@ -241,14 +222,6 @@ def test_the_result_does_not_depend_on_how_the_bytes_are_cut(data, places, metho
         assert cut_body == body or (error is not None and cut_body.startswith(body))
 
 
-@pytest.mark.parametrize(
-    "piece", [b"5\r\nhello!!", b"5\r\nhello\r!", b"5\r\nhello\n\n", b"5\r\nhel\r\n"]
-)
-def test_a_chunk_alone_in_a_read_ends_where_it_says(piece):
-    """Not where the read does: what is no line end in its place is refused."""
-    assert read([CHUNKED, b"1\r\n!\r\n", piece, b"5\r\nhello\r\n"])[3] == BROKEN
-
-
 def tiny_chunks(count):
     return CHUNKED + b"1\r\nx\r\n" * count + b"0\r\n\r\n"
 
@@ -289,12 +262,5 @@ def test_the_body_is_not_kept():
         assert peak < 1 << 20
 
 
-def test_headers_are_found_whatever_the_names_case():
-    """Tokens are what stands between commas, and in lower case as the content type is."""
-    fields = ((b"Content-Type", b"A/B; x=Y"), (b"vary", b"Origin, ACCEPT"), (b"Vary", b"cookie"))
-    found = ResponseHead(200, b"OK", fields)
-    assert found.values(b"vary") == [b"Origin, ACCEPT", b"cookie"]
-    assert found.tokens(b"vary") == [b"origin", b"accept", b"cookie"]
-    assert found.content_type == b"a/b; x=y"
-    bare = ResponseHead(200, b"OK", ())
-    assert (bare.content_type, bare.tokens(b"vary"), bare.values(b"vary")) == (b"", [], [])
+def test_all_that_is_said():
+    transcript.holds("response_reader.txt", globals())

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Basis, Reason, Rewrite, Sign
-from cacheproxy.core.judge.cause import allowed, cause_of, near, signs_of
-from cacheproxy.core.judge.evidence import NOTHING_SEEN, Before, Evidence, Meanwhile, Proof
-from cacheproxy.core.kinds.profile import UNKNOWN, Memory, MemoryKind, Profile
-from tests import golden
+from cacheproxy.core.judge.cause import cause_of, signs_of
+from cacheproxy.core.judge.evidence import Before, Evidence, Meanwhile, Proof
+from cacheproxy.core.kinds.profile import Memory, MemoryKind, Profile
+from tests import golden, transcript
 from tests.core.judging import FIRST, SECOND, spelled
 from tests.core.planting import request
 
@@ -171,49 +171,6 @@ def test_no_cause_is_kept_that_no_test_has():
     golden.complete(FILE, CASES)
 
 
-def test_only_what_was_watched_is_ruled_out():
-    """A capture shows one conversation: it does not show that there was no other."""
-    profile = of(Memory(MemoryKind.REWINDABLE), start="1")
-    watched = Meanwhile(others=0, restarted=False)
-    none, alive, rewinds = cause_of(*loss(0, profile=profile, meanwhile=watched)).ruled_out[1:]
-    assert none == "no other conversation came through this proxy in between"
-    assert alive == "the server was not restarted"
-    assert cause_of(*loss(0, profile=profile)).ruled_out[1:] == (rewinds,)
-    assert cause_of(*loss(0, meanwhile=watched)).ruled_out[1:] == (none,)
-
-
-SLOTS = of(Memory(MemoryKind.REWINDABLE, slots=2))
-ONE_SLOT = of(Memory(MemoryKind.REWINDABLE, slots=1))
-BETWEEN = Meanwhile(others=3, alike=100)
-TAKEN = (Sign.OTHERS,)
-
-
-@pytest.mark.parametrize(
-    ("reused", "meanwhile", "profile", "evidence"),
-    [
-        (1_000, NOTHING_SEEN, SLOTS, ()),
-        (1_000, Meanwhile(others=0), SLOTS, ()),
-        (1_000, Meanwhile(others=1), SLOTS, ()),
-        (1_000, Meanwhile(others=2), SLOTS, TAKEN),
-        # as many tokens were left as another conversation shares with this one
-        (1_000, Meanwhile(others=1, alike=1_000), SLOTS, TAKEN),
-        (1_000, Meanwhile(others=1, alike=5_000), SLOTS, ()),
-        (1_000, Meanwhile(others=1), UNKNOWN, TAKEN),
-        (1_000, Meanwhile(others=9, evaluated=5_000), BLOCKS, ()),
-        (1_000, Meanwhile(others=1, evaluated=6_001), BLOCKS, (Sign.FULL,)),
-        (0, OTHERS, BLOCKS_OF_1024, TAKEN),  # blocks, nobody knows how many
-        (0, Meanwhile(restarted=True, emptied=True), SLOTS, (Sign.RESTARTED, Sign.SLOTS)),
-        # it would have left what it has in common, or nothing: not most
-        (9_000, BETWEEN, ONE_SLOT, ()),
-        (110, BETWEEN, ONE_SLOT, TAKEN),
-        (0, BETWEEN, ONE_SLOT, TAKEN),
-    ],
-)
-def test_what_counts_as_evidence(reused, meanwhile, profile, evidence):
-    turn, _, shared = loss(reused, meanwhile=meanwhile, profile=profile)
-    assert signs_of(turn, shared) == evidence
-
-
 CHANGES = [None, Reason.MODEL_CHANGED, SYSTEM, Reason.TOOLS_CHANGED, Reason.MESSAGES_CHANGED]
 COUNTS = st.integers()
 
@@ -249,33 +206,9 @@ def test_no_cause_without_proof(change, shared, before, usage, caches, **known):
     assert found.beneath in (None, change, Reason.TEMPLATE_CHANGED)
 
 
-REWINDS = Memory(MemoryKind.REWINDABLE)
-CHECKPOINTS = Memory(MemoryKind.CHECKPOINTED)
-
-
 def blocks(size, *, is_hybrid=False):
     return Memory(MemoryKind.BLOCKS, block=size, is_hybrid=is_hybrid)
 
 
-@pytest.mark.parametrize(
-    ("before", "prompt", "memory", "changed", "tokens"),
-    [
-        (2000, 2100, REWINDS, False, 100),
-        (2000, 2100, Memory(), False, 100),
-        (2000, 2100, blocks(128), False, 228),
-        (2000, 2100, blocks(448, is_hybrid=True), False, 996),
-        (2000, 2100, CHECKPOINTS, False, 740),
-        # going back to a checkpoint is the cost of a change where there is one: else a quarter of
-        # a prompt could be lost to an edit, and be called fine
-        (2000, 2100, CHECKPOINTS, True, 100),
-        (2000, 2100, blocks(128), True, 228),
-        (2000, 1500, REWINDS, False, 600),  # a shorter prompt cannot reuse more than it has
-        (100, 120, REWINDS, False, 32),  # short ones have a batch of tolerance
-    ],
-)
-def test_what_may_be_evaluated_again_without_a_break(before, prompt, memory, changed, tokens):
-    assert allowed(before, prompt, memory, changed=changed) == tokens
-
-
-def test_what_is_near():
-    assert (near(100), near(100, blocks(16)), near(10_000)) == (32, 48, 300)
+def test_all_that_is_said():
+    transcript.holds("cause.txt", globals())

@@ -14,6 +14,7 @@ from cacheproxy.core.kinds.placement import BY_OPTION, Late, alike
 from cacheproxy.core.kinds.profile import UNKNOWN, Profile, ServerFacts
 from cacheproxy.core.prompt.prompt import PromptOrder, prompt_of, reordered
 from cacheproxy.testing import request
+from tests import transcript
 from tests.core.judging import judged
 from tests.core.late import PATHS, assistant, body_of, system, text, user
 
@@ -51,11 +52,6 @@ def test_vllm_drops_the_whole_header(api):
     assert sum(len(segment.text) for segment in seen.segments) == seen.chars < one.chars
 
 
-def test_vllm_keeps_it_in_a_developers_message():
-    one, other = headed(1, 1, "chat", "developer"), headed(2, 2, "chat", "developer")
-    assert not agrees(one, other, "chat", ON_VLLM)
-
-
 @pytest.mark.parametrize(
     ("api", "version", "cch", "same"),
     [
@@ -72,25 +68,6 @@ def test_llama_cpp_repairs_a_cch_of_five_on_messages_alone(api, version, cch, sa
     line = "x-anthropic-billing-header: cch=abc; cch=0000{};".format
     bodies = [{"system": line(n), "messages": [user("hi")]} for n in (1, 2)]
     assert not agrees(*(prompt_of(request(body)) for body in bodies), "messages", ON_LLAMA)
-
-
-QUOTED = {"system": f"The header is {HEADER}.", "messages": [user(HEADER.format(1, 1))]}
-TYPED = {"messages": [user(HEADER.format(1, 1)), system(HEADER.format(1, 1))]}
-
-
-@pytest.mark.parametrize(
-    ("prompt", "api", "profile"),
-    [
-        (headed(1, 1), "anthropic", UNKNOWN),
-        (headed(1, 1), "anthropic", Profile(server=ServerFacts("Ollama", "0.33"))),
-        (prompt_of(request(QUOTED)), "anthropic", ON_VLLM),
-        (prompt_of(request(QUOTED)), "anthropic", ON_LLAMA),
-        (prompt_of(request(TYPED, PATHS["chat"])), "openai-chat", ON_VLLM),
-    ],
-)
-def test_a_prompt_that_needs_no_repair_is_the_very_same(prompt, api, profile):
-    """Of other servers nothing is known; what a user typed or quotes stays."""
-    assert as_unaided(prompt, api, profile) is prompt
 
 
 @pytest.mark.parametrize("order", [PromptOrder.TOOLS_FIRST, PromptOrder.SYSTEM_FIRST])
@@ -169,3 +146,7 @@ def test_it_stays_so_in_any_order(api, order):
     hoists = Profile(placement=alike(Late.HOISTED, "test"))
     texts = [each.text for each in reordered(as_unaided(came, None, hoists), order).segments]
     assert texts.index("head") < texts.index("news") < texts.index("hi")
+
+
+def test_all_that_is_said():
+    transcript.holds("evidence.txt", globals())

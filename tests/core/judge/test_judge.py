@@ -2,35 +2,24 @@
 
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from cacheproxy.core.conversation.divergence import parting
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import (
-    Judgement,
     Reason,
     Rewrite,
-    TokenCount,
 )
-from cacheproxy.core.diff.kind import ChangeKind
 from cacheproxy.core.judge.evidence import Before, Evidence, Meanwhile, Proof
 from cacheproxy.core.judge.judge import (
-    describe_change,
-    excerpt,
     judge,
-    located,
-    order_of,
-    parted_at,
     wants_proof,
 )
 from cacheproxy.core.kinds.profile import Memory, Profile, Reporting
 from cacheproxy.core.kinds.profile import MemoryKind as Memories
-from cacheproxy.core.prompt.prompt import PromptOrder, prompt_of, reordered
-from tests import golden
-from tests.core.diagnose.test_volatile import set_system
+from cacheproxy.core.prompt.prompt import PromptOrder, reordered
+from tests import golden, transcript
 from tests.core.judging import (
     FIRST,
     GROWN,
@@ -47,9 +36,8 @@ from tests.core.judging import (
     with_history,
     with_last,
     with_nonce,
-    with_tool,
 )
-from tests.core.planting import anthropic, chat, numbered, plant, request
+from tests.core.planting import chat
 
 
 def in_order(order, change):
@@ -197,66 +185,6 @@ def tail(*texts):
     return prompts([body])[0]
 
 
-WORDS = " ".join(f"word{number}" for number in range(400))
-OTHER = " ".join(f"other{number}" for number in range(400))
-
-
-@pytest.mark.parametrize(
-    ("was", "now", "evaluated", "lost"),
-    [
-        (("a", "b", WORDS, "d"), ("a", "e"), 20, 0),  # a rewind
-        (("a", WORDS), ("a", OTHER), 500, 0),  # the last prompt in other words
-        (("a", f"Monday {WORDS} Monday"), ("a", f"Friday {WORDS} Friday"), 600, 500),  # a clock
-        (
-            ("a", WORDS),
-            ("a", OTHER, "c", "d"),
-            600,
-            0,
-        ),  # it was answered, and rewritten since
-        (
-            ("a", "b", "c", WORDS, "d"),
-            ("a", "e", "c", WORDS, "d", "f"),
-            600,
-            480,
-        ),  # what is behind it
-        (("a", "b"), ("a", "b", "c", WORDS), 900, 0),  # it grew, and all was there
-    ],
-)
-def test_a_loss_is_what_was_evaluated_again(was, now, evaluated, lost):
-    """Never more than was evaluated, nor what its client took back or said in other words."""
-    one, two = tail(*was), tail(*now)
-    left = parting(one, two)
-    tokens = one.chars // 4
-    reused = tokens if left.was is None else left.shared // 4
-    found = verdict(reused, sent=two, known=before(one, tokens=tokens), prompt=reused + evaluated)
-    assert (found.judgement is Judgement.BREAK) == bool(lost)
-    assert lost <= found.lost.tokens <= evaluated
-
-
-@pytest.mark.parametrize(
-    ("order", "change", "reason"),
-    [
-        (PromptOrder.SYSTEM_FIRST, with_nonce, Reason.SYSTEM_CHANGED),
-        (PromptOrder.SYSTEM_FIRST, with_tool, Reason.TOOLS_CHANGED),
-        (PromptOrder.TOOLS_FIRST, with_nonce, Reason.SYSTEM_CHANGED),
-        (PromptOrder.TOOLS_FIRST, with_tool, Reason.TOOLS_CHANGED),
-    ],
-)
-def test_where_the_order_is_not_known_the_one_that_predicts_what_was_reused_is_taken(
-    order, change, reason
-):
-    one, two, reused = in_order(order, change)
-    found = verdict(reused, sent=two, known=before(one))
-    assert (found.reason, found.expected.tokens) == (reason, reused)
-    assert order_of(Evidence(before(one), two, two, Usage(GROWN, reused))) is order
-
-
-@pytest.mark.parametrize("usage", [Usage(), Usage(GROWN, None), Usage(GROWN, 300)])
-def test_counts_that_fit_no_order_or_both_show_none(usage):
-    assert order_of(Evidence(before(ONE), TWO, TWO, usage)) is None
-    assert order_of(Evidence(before(), SECOND, SECOND, Usage(GROWN, TOKENS))) is None
-
-
 def is_proof_wanted(reused, **known):
     turn = Evidence(
         **{"before": before(), "sent": SECOND, "unedited": SECOND} | known,
@@ -298,116 +226,5 @@ def test_figures_are_never_negative(reused, prompt, tokens, change, memory):
     assert found.reason is not Reason.EVICTED
 
 
-def planted(change, bodies=None):
-    return [prompt_of(request(body)) for body in plant(bodies or anthropic(2), change)]
-
-
-def with_text(text):
-    """A change of the system text, by ``text``, another in each turn."""
-    return lambda body, turn: set_system(body, lambda system: f"{text(turn)}\n{system}")
-
-
-def respell(tools):
-    """Another order of the members, the same tool."""
-    tools[0] = dict(reversed(tools[0].items()))
-
-
-def rename(tools):
-    """Another tool."""
-    tools[0]["name"] = "zz"
-
-
-SAME = planted(lambda body, turn: None)
-
-
-@pytest.mark.parametrize(
-    ("change", "kind"),
-    [
-        (with_text(lambda turn: numbered("nonce", turn)), ChangeKind.NONCE),
-        (with_text(lambda turn: numbered("date", turn)), ChangeKind.DATE),
-        (with_text(lambda turn: numbered("clock", turn)), ChangeKind.CLOCK),
-        (with_text(lambda turn: numbered("uuid", turn)), ChangeKind.UUID),
-        (with_text(lambda turn: ("one", "two")[turn]), ChangeKind.TEXT),
-        (lambda body, turn: turn and body["tools"].pop(), ChangeKind.REMOVED),
-        (lambda body, turn: turn or body["tools"].pop(), ChangeKind.ADDED),
-        (lambda body, turn: turn and body["tools"].reverse(), ChangeKind.REORDERED),
-        (lambda body, turn: turn and respell(body["tools"]), ChangeKind.REORDERED),
-        (lambda body, turn: turn and rename(body["tools"]), ChangeKind.TEXT),
-        (lambda body, turn: turn and body["messages"][0]["content"].clear(), ChangeKind.MOVED),
-        (lambda body, turn: turn and body["messages"].clear(), ChangeKind.REMOVED),
-        (lambda body, turn: None, ChangeKind.ADDED),
-    ],
-)
-def test_a_change_is_described_by_its_shape(change, kind):
-    one, two = planted(change)
-    assert describe_change(parting(one, two), one, two) is kind
-
-
-def test_a_place_is_given_in_bytes_and_in_tokens():
-    one, two = planted(with_text(lambda turn: f"é🜁\ud83d: {numbered('nonce', turn)}"), chat(2))
-    left = parting(one, two)
-    found = located(left, one, two, 1000)
-    assert (found.path, found.kind) == ("/messages/0/content", ChangeKind.NONCE)
-    assert found.byte == len("é🜁".encode()) + 3 + len(": ")
-    assert found.position == TokenCount(round(left.shared * 1000 / two.chars), "estimated")
-    assert located(left, one, two, None).position == TokenCount(round(left.shared / 4), "estimated")
-    assert numbered("nonce", 0) in found.was
-    assert numbered("nonce", 1) in found.now
-    one, two = planted(lambda body, turn: turn and body["messages"].clear())
-    gone = located(parting(one, two), one, two, 1000)
-    assert (gone.byte, gone.now, bool(gone.was)) == (0, "", True)
-    assert gone.path.startswith("/messages/0")
-
-
-QUESTION = "What of this is worth remembering? Answer in two lines."
-ANSWER = {"role": "assistant", "content": "Done."}
-
-
-def asked(*texts):
-    """A chat in which the user said ``texts``, and was answered all but the last."""
-    said = [{"role": "user", "content": text} for text in texts]
-    return {"messages": [each for one in said for each in (one, ANSWER)][:-1]}
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "kind"),
-    [
-        # A question that is asked anew at the end of each request, and not kept.
-        (("one", QUESTION), ("one", "and two", QUESTION), ChangeKind.MOVED),
-        (("one", QUESTION), ("one", "and two", f"{QUESTION} Again."), ChangeKind.MOVED),
-        # A reminder behind the user's newest text alone.
-        ((f"one {QUESTION}",), ("one", f"two {QUESTION}"), ChangeKind.MOVED),
-        # The last message itself was changed, or taken back.
-        (("one", QUESTION), ("one", "and two"), ChangeKind.TEXT),
-        (("one", QUESTION), ("one", "and two", "and three"), ChangeKind.TEXT),
-        (("one", f"At 10:00: {QUESTION}"), ("one", f"At 10:05: {QUESTION}"), ChangeKind.CLOCK),
-        (
-            ("one", f"At 10:00: {QUESTION}"),
-            ("one", f"At 10:05: {QUESTION}", f"At 10:05: {QUESTION}"),
-            ChangeKind.CLOCK,
-        ),
-        # Not the last one.
-        (("one", QUESTION, "two"), ("one", "two", QUESTION), ChangeKind.ADDED),
-    ],
-)
-def test_a_last_message_that_stays_last_has_moved(before, after, kind):
-    one, two = (prompt_of(request(asked(*texts))) for texts in (before, after))
-    assert describe_change(parting(one, two), one, two) is kind
-
-
-def test_where_prompts_part_is_said_though_it_is_no_break():
-    last = anthropic(2)[1]
-    short = {**last, "messages": [*last["messages"][:-1], {"role": "user"}]}
-    one, two = (prompt_of(request(body)) for body in (last, short))
-    assert parted_at(one, two, None).path.startswith("/messages/")
-    assert parted_at(*SAME, None) is None
-
-
-@pytest.mark.parametrize("at", [0, 5, 500, 1000])
-def test_an_excerpt_is_short_and_holds_the_place(at):
-    text = "".join(chr(0x100 + number) for number in range(1000))
-    found = excerpt(text, at)
-    assert len(found) <= 180
-    assert text[at : at + 1] in found
-    assert found in text
-    assert excerpt("", at) == ""
+def test_all_that_is_said():
+    transcript.holds("judge.txt", globals())

@@ -1,7 +1,6 @@
 """Two rendered prompts, compared: where they part, and what the template did there."""
 
 import copy
-import json
 import re
 from array import array
 
@@ -10,14 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cacheproxy.core.conversation.usage import Usage
-from cacheproxy.core.conversation.verdict import Rewrite, TokenCount
 from cacheproxy.core.judge.evidence import Before, Evidence
-from cacheproxy.core.judge.judge import parted_at
 from cacheproxy.core.judge.proof import Rendered, proof_of
 from cacheproxy.core.kinds.profile import Profile
 from cacheproxy.core.prompt.prompt import prompt_of
-from tests.core.planting import chat, insert, plant, prose, request
-from tests.core.templates import hoist, inline, thinking, tools_last
+from tests import transcript
+from tests.core.planting import chat, prose, request
+from tests.core.templates import inline
 
 _WORD = re.compile(r"\w+|\W")
 
@@ -47,19 +45,6 @@ def talk():
     return chat(2)
 
 
-def numbered(line):
-    """A template that begins with this line, and a number that is another each time."""
-    count = iter(range(9))
-    return lambda messages, tools: f"{line.format(next(count))}{inline(messages)}"
-
-
-def growing(line):
-    """A template that begins with this line and a count of the messages, and has the tools next."""
-    return lambda messages, tools: (
-        f"{line.format('x' * len(messages))}{json.dumps(tools)}{inline(messages)}"
-    )
-
-
 def with_thoughts():
     bodies = talk()
     for body in bodies:
@@ -69,56 +54,6 @@ def with_thoughts():
     one = copy.deepcopy(bodies[1])
     one["messages"].pop()  # the model was asked once more, behind the tool's result
     return one, bodies[1]
-
-
-def test_a_template_that_drops_the_thinking_of_the_turn_before():
-    one, two = with_thoughts()
-    found, was, now = proved((one, two), thinking)
-    assert found.rewrite is Rewrite.THINKING
-    assert found.where.path == "/messages/2/reasoning_content"
-    assert 0 < found.lost < found.before
-    assert was.tokens[: found.shared] == now.tokens[: found.shared]
-    assert was.tokens[found.shared] != now.tokens[found.shared]
-    assert found.where.position == TokenCount(found.shared, "measured")
-    assert "thought" not in found.where.path
-    assert not found.fits
-
-
-def test_a_template_that_is_asked_to_keep_thinking_from_now_on():
-    """What had been dropped is read once more, and then no more."""
-    _, one = with_thoughts()
-    two = copy.deepcopy(one)
-    two["messages"] += [
-        {"role": "assistant", "content": prose("answer")},
-        {"role": "user", "content": prose("more")},
-    ]
-    length = len(two["messages"])
-
-    def asked(messages, tools=None):
-        return thinking(messages, tools, keeps=lambda late, _: late or len(messages) == length)
-
-    found, *_ = proved((one, two), asked)
-    assert (found.rewrite, found.where.path) == (Rewrite.KEPT, "/messages/2/reasoning_content")
-
-
-def test_a_template_that_writes_an_empty_block_where_nobody_thought():
-    bodies = talk()
-    bodies[0]["messages"] = bodies[1]["messages"][:-1]
-
-    def empty(messages, tools=None):
-        return thinking(messages, tools, empty=True)
-
-    found, *_ = proved(bodies, empty)
-    assert (found.rewrite, found.where.path) == (Rewrite.THINKING, "")
-
-
-LATE = f"/messages/{len(talk()[1]['messages']) - 1}/content"
-
-
-def with_news():
-    one, two = talk()
-    two["messages"].insert(-1, {"role": "system", "content": prose("news of the day")})
-    return one, two
 
 
 def omitting(messages, tools=None):
@@ -143,29 +78,6 @@ def with_news_behind_an_answer():
 
 
 @pytest.mark.parametrize(
-    ("bodies", "template", "rewrite", "path"),
-    [
-        (with_news_behind_an_answer(), omitting, Rewrite.OTHER, ""),
-        (with_news(), hoist, Rewrite.HOISTED, LATE),
-        (with_news(), inline, None, None),
-        (talk(), tools_last, Rewrite.TOOLS, "/tools"),
-        # a time that moves on while the two are rendered
-        (talk(), numbered("Today: 2{} Nov 2026\n"), Rewrite.CLOCK, ""),
-        # the tools stand right behind, and only a little further on
-        (talk(), growing("Left: {}.\n"), Rewrite.OTHER, ""),
-        # what changed stands in a tool that is spelled anew, and not in the words of the request
-        (talk(), numbered('{{"path": "{}"}}'), Rewrite.OTHER, ""),
-    ],
-    ids=["left out", "hoisted", "in place", "tools", "clock", "counter", "JSON"],
-)
-def test_what_a_template_does(bodies, template, rewrite, path):
-    found, *_ = proved(bodies, template)
-    assert (found.rewrite, found.where and found.where.path) == (rewrite, path)
-    assert bool(found.lost) is (rewrite is not None)
-    assert not found.fits
-
-
-@pytest.mark.parametrize(
     ("line", "has_clock", "is_seen"),
     [
         ("It is 10:42:07.", False, True),
@@ -186,27 +98,6 @@ def test_a_time_in_the_template_is_found_though_both_are_rendered_at_once(line, 
     if is_seen:
         place = was.text.index(line[6:-1])
         assert abs(found.clock - len(_WORD.findall(was.text[:place]))) <= 8
-
-
-def test_a_time_that_stands_in_the_request_is_no_clock_of_the_template():
-    def change(body, turn):
-        body["messages"][0]["content"] += "\nWe met at 10:42:07."
-
-    found, *_ = proved(plant(talk(), change), inline, has_clock=True)
-    assert found.clock is None
-
-
-def test_what_the_client_changed_fits():
-
-    def change(body, turn):
-        text = body["messages"][0]["content"]
-        body["messages"][0]["content"] = insert(text, 500, f"{'abcdefgh'[turn]}bright morning")
-
-    bodies = plant(talk(), change)
-    found, *_ = proved(bodies, inline)
-    assert found.fits
-    one, two = (prompt_of(request(body)) for body in bodies)
-    assert parted_at(one, two, None).path == "/messages/0/content"
 
 
 @pytest.mark.parametrize(
@@ -261,16 +152,5 @@ class Searched(str):
         return found
 
 
-def test_what_is_searched_grows_as_the_prompts_do():
-    """Each text looked for in the whole of a prompt, it would be 64 times as much."""
-
-    def searched(turns):
-        bodies = long_talk(turns)
-        texts = [Searched(thinking(body["messages"], [])) for body in bodies]
-        was, now = (Rendered(text, array("q", map(hash, text.split()))) for text in texts)
-        found = proof_of(was, now, compared(*bodies, was, now, has_clock=True))
-        assert found.rewrite is Rewrite.OTHER
-        assert found.fits
-        return sum(getattr(text, "characters", 0) for text in texts)
-
-    assert 0 < searched(160) < 16 * searched(20)
+def test_all_that_is_said():
+    transcript.holds("proof.txt", globals())

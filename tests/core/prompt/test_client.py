@@ -1,17 +1,10 @@
 """Whose request it is: told by marks that the client itself writes, at its own place."""
 
-import json
-
 import pytest
 
-from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.prompt.client import Client, ClientError, Clients
-from cacheproxy.core.rules.code_rule import CodeRule, quick
-from cacheproxy.core.rules.fold import normalize
-from cacheproxy.core.rules.rule import Rule
 from cacheproxy.testing import from_another, request
 from tests import transcript
-from tests.core.document.test_search import LATE
 
 MESSAGES, CHAT, RESPONSES = "/v1/messages", "/v1/chat/completions", "/v1/responses"
 HEAD = "You are Example, made by us."
@@ -94,55 +87,6 @@ def test_nothing_that_a_user_or_a_tool_wrote_tells(text):
             assert not EXAMPLE.sent(request(body, path)), (body, path)
     assert not EXAMPLE.sent(request({"system": text}, "/v1/embeddings"))
     assert not EXAMPLE.sent(request("[" * 200_000))
-
-
-def test_it_stays_so_whatever_is_edited():
-    """A rule that takes the client's own mark away does not make the request another's."""
-    rules = [
-        Rule("drop", "system-head", r"\AYou are Example, made", "Hi", client=EXAMPLE),
-        Rule("digits", "user", r"\d+", "0", client=EXAMPLE),
-        CodeRule("note", "", quick(lambda *_: [Edit("/note", "x", "")]), client=EXAMPLE),
-        Rule("others", "user", "a", "b", client=Client("codex")),
-    ]
-    body = {"system": HEAD, "messages": [system("a 17", "user")], "note": "y"}
-    wanted = {"system": "Hi by us.", "messages": [system("a 0", "user")], "note": "x"}
-    assert json.loads(normalize(request(body), rules).request.body) == wanted
-
-
-def test_a_rule_of_another_client_is_not_asked_and_costs_no_reading():
-    """Where the user agent decides, nothing is read; code of others is not called."""
-    code = CodeRule("code", "", lambda *_: 1 / 0, client=EXAMPLE)
-    table = Rule("table", "user", "a", "b", client=EXAMPLE)
-    plain = said("messages", HEAD)
-    other = from_another(said("messages", HEAD, "codex/1"))
-    assert normalize(other, [code, table]) == (other, ())
-    literal = Rule("literal", "user", "a", "b", literals=("nowhere",), client=EXAMPLE)
-    assert normalize(plain, [literal]) == (plain, ())
-    assert not other.is_read
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Example-Run: 7f \n" * 20_000,
-        f"```\n{LINE.format('7f')}\n```\n" * 20_000,
-        "Example-Run: " * 40_000,
-        "```\n" * 40_000,
-    ],
-    ids=["lines", "fenced lines", "one line", "fences"],
-)
-def test_text_made_to_look_almost_right_comes_to_an_end(text):
-    """Each line is looked at once; looked at again for each other line it would take hours."""
-    assert not EXAMPLE.sent(said("messages", text))
-
-
-def test_a_line_that_takes_too_long_is_looked_for_no_more():
-    """The request is not told by it; the next one does not wait for it again."""
-    pattern, text = LATE
-    client = Client("late", lines=(f"Runtime: {pattern}",))
-    assert not client.sent(request({"system": f"Runtime: {text}"}))
-    assert client.slow == pytest.approx(0.1, abs=0.01)
-    assert not client.sent(request({"system": "Runtime: x"}))
 
 
 def test_who_is_named_first():

@@ -1,6 +1,5 @@
 """A body as the ordered segments of its prompt, and what share of the tokens each part has."""
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -33,17 +32,6 @@ def said(role, content, **more):
 
 def test_the_segments_of_each_dialect():
     transcript.holds("prompt.txt", globals())
-
-
-@pytest.mark.parametrize("place", ["first", "middle", "last", "alone"])
-@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")], ids=["dense", "spaced"])
-def test_a_tool_reads_the_same_with_a_breakpoint_and_without(place, separators):
-    """Whatever the spelling: it is the client's own, for printing anew takes ten times longer."""
-    bare = {} if place == "alone" else {"name": "é", "description": "d"}
-    items = list(bare.items())
-    items.insert({"first": 0, "middle": 1}.get(place, len(items)), ("cache_control", {"a": [1]}))
-    spelled = [json.dumps({"tools": [tool]}, separators=separators) for tool in (bare, dict(items))]
-    assert texts(spelled[0]) == texts(spelled[1])
 
 
 blocks = st.sampled_from(
@@ -108,24 +96,6 @@ def parts(body=BODY, tokens=None, order=PromptOrder.TOOLS_FIRST, path=MESSAGES, 
     return parts_of(prompt, prompt.chars if tokens is None else tokens, **template)
 
 
-@pytest.mark.parametrize(
-    ("asked", "shares"),
-    [
-        ({}, (2000, 1000, 700, 800, 500)),
-        ({"body": BODY | {"messages": SAID[:1]}}, (2000, 1000, 0, 0, 100)),
-        ({"body": {"messages": LATE}, "path": CHAT}, (0, 1000, 1300, 800, 500)),
-        ({"body": {"messages": LATE}, "path": CHAT, "order": PromptOrder.HOISTED},
-         (0, 1600, 700, 800, 500)),
-        ({"drops_thinking": True}, (2100, 1100, 750, 400, 520)),
-        ({"hides_thinking": True}, (2350, 1200, 850, 0, 600)),
-    ],
-    ids=["all", "a first prompt is new", "late", "late and moved", "half thinking", "no thinking"],
-)  # fmt: skip
-def test_each_part_has_its_share(asked, shares):
-    """A message's sign that it begins takes some characters; what is left out leaves its tokens."""
-    assert parts(**asked)[:5] == pytest.approx(shares, abs=80)
-
-
 @pytest.mark.parametrize("order", list(PromptOrder))
 def test_they_are_all_that_the_server_counted(order):
     for tokens in (0, 1, 7, 999, 100_000):
@@ -133,15 +103,3 @@ def test_they_are_all_that_the_server_counted(order):
         assert found.order is order
         assert sum(found[:5]) == tokens
         assert min(found[:5]) >= 0
-
-
-@pytest.mark.parametrize(
-    ("path", "name", "thought"),
-    [
-        (CHAT, "messages", said("assistant", "a", reasoning_content="t" * 400)),
-        (RESPONSES, "input", {"type": "reasoning", "summary": [{"text": "t" * 400}]}),
-    ],
-)
-def test_reasoning_of_the_other_apis(path, name, thought):
-    found = parts({name: [SAID[0], thought, SAID[2]]}, path=path)
-    assert found.thinking == pytest.approx(400, abs=80)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproxy.core.conversation.lanes import Before
 from cacheproxy.core.conversation.prepare import prepare
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.route.facts import Facts, tokens_of
+from cacheproxy.core.route.facts import Facts
 from cacheproxy.core.route.route import (
     EVERYWHERE,
     KnownConversation,
@@ -26,8 +23,6 @@ from cacheproxy.core.rules.built_in import BUILT_IN
 from cacheproxy.core.rules.fold import run
 from cacheproxy.plugin import packages as packages_
 from tests import installed, transcript
-
-from .builders import asking, found
 
 UP, DOWN = TargetState(), TargetState(is_up=False)
 SEVERAL = st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=8, unique=True)
@@ -54,20 +49,6 @@ def test_which_way_each_request_goes():
     transcript.holds("routes.txt", globals())
 
 
-def test_tokens_are_estimated_by_the_turn_before():
-    """A tokenizer that took twice as many is reckoned with."""
-    store = Store()
-    asked, turn = found(asking("word " * 400), store=store)
-    place = store.begin(turn, asked)
-    first = tokens_of(turn)
-    assert 400 < first < 1000
-    assert turn.prompt is not None
-    store.end(turn.session, place, Before(turn.prompt, turn.prompt, tokens=2 * first))
-    _, again = found(asking("word " * 400, answers=("x",)), store=store)
-    assert again.lane is not None
-    assert 2 * first < tokens_of(again) < 2.2 * first
-
-
 @given(st.text(max_size=40), SEVERAL, st.randoms())
 def test_the_order_is_that_of_the_key_whatever_order_the_names_had(key, names, chance):
     """So that several proxies agree."""
@@ -87,18 +68,6 @@ def test_where_a_name_goes_away_only_its_own_keys_move(keys, names, data):
         assert after == [name for name in before if name != gone]
         if before[0] != gone:
             assert after[0] == before[0]
-
-
-def test_keys_spread_evenly():
-    """1,000 keys over three names: each has a third, within a few standard deviations of 15."""
-    counts = Counter(ranked(f"key{number}", ["a", "b", "c"])[0] for number in range(1000))
-    assert all(260 < count < 410 for count in counts.values())
-    moved = Counter(
-        ranked(f"key{n}", ["a", "b"])[0]
-        for n in range(1000)
-        if ranked(f"key{n}", ["a", "b", "c"])[0] == "c"
-    )
-    assert set(moved) == {"a", "b"}
 
 
 def test_all_turns_of_a_recorded_conversation_have_one_key(captured):

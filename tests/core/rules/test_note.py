@@ -6,12 +6,10 @@ import copy
 import itertools
 import json
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cacheproxy.core.document.memo import Memo
-from cacheproxy.core.prompt.reminder import inside
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import normalize
 from cacheproxy.core.rules.rule import Rule
@@ -108,39 +106,6 @@ def test_when_notes_are_told():
     transcript.holds("note.txt", globals())
 
 
-@pytest.mark.parametrize("api", PATHS)
-@pytest.mark.parametrize("in_blocks", [False, True], ids=["text", "blocks"])
-def test_the_new_value_is_told_once_and_all_stays_append_only(api, in_blocks):
-    kind = ("input_text" if api == "responses" else "text") if in_blocks else None
-    client, dates = Client(api), "11223311"
-    turns = [
-        client.sends(f"Hi\nDate: {date}", *[model("a")][: bool(turn)], user(f"{turn}", kind))
-        for turn, date in enumerate(dates)
-    ]
-    assert all(after[: len(before)] == before for before, after in itertools.pairwise(turns))
-    gap = "" if in_blocks else "\n\n"
-    new = [
-        f"{gap}{told(date)}" if date != before else ""
-        for before, date in zip(f"1{dates}", dates, strict=False)
-    ]
-    assert turns[-1][0] == "Hi\nDate: 1"
-    assert ["".join(_texts(item)) for item in turns[-1][1::2]] == [
-        f"{turn}{note}" for turn, note in enumerate(new)
-    ]
-
-
-@pytest.mark.parametrize("api", PATHS)
-def test_a_question_that_is_asked_anew_each_day_has_the_date_of_its_day(api):
-    """It goes on with no conversation, though the one before begins as it does."""
-    client = Client(api)
-    for day in "123":
-        client.items.clear()
-        sent = client.sends(f"Date: {day}", user("what is new?"))
-        assert sent == [f"Date: {day}", user("what is new?")]
-    sent = client.sends("Date: 4", model("a"), user("and?"))
-    assert [sent[0], sent[-1]["content"]] == ["Date: 3", f"and?\n\n{told('4')}"]
-
-
 def test_a_user_who_says_what_the_client_has_written_before_is_left_alone():
     """In blocks of one message; though the turn before has another text at that place."""
     rule = Rule(name="first", where="user", pattern=r"\ADate: (?P<volatile>\d)", pin=True)
@@ -149,15 +114,6 @@ def test_a_user_who_says_what_the_client_has_written_before_is_left_alone():
         client.items = [said("user", [{"type": "text", "text": f"Date: {n}"} for n in pair])]
     sent = normalize(later.request("Hi"), [rule], first.request("Hi")).request
     assert _texts(sent.json["messages"][1]) == ["Date: 1", "Date: 6"]
-
-
-def test_what_a_user_takes_back_is_searched_but_once():
-    """However much of it looks like the beginning of a note; else this takes hours."""
-    client = Client()
-    client.sends("Date: 1", user(told("1") + "\n\n<system-reminder>\n" * 100_000))
-    client.items[0] = user(told("1"))
-    sent = client.sends("Date: 2", model("a"), user("two"))
-    assert [item["content"] for item in sent[1::2]] == [told("1"), f"two\n\n{told('2')}"]
 
 
 _TEXTS = st.sampled_from(["", " ", "go on", told("2"), f"x\n\n{told('1')}", "Date: 2", "\ud83d"])
@@ -223,14 +179,3 @@ def test_no_value_ends_the_mark_around_it_or_reads_as_a_note(values, in_blocks, 
         before, text = sent, "".join(_texts(sent[-1]))
         assert text.lower().count("</system-reminder>") == (value != last)
         assert text.endswith("</system-reminder>") == (value != last)
-
-
-def test_two_values_that_imitate_each_other_are_told_as_two():
-    """What is spelled in another way is spelled so that it stays another text."""
-    spelled = {inside(text) for text in MARKS}
-    assert len(spelled) == len(MARKS)
-    assert not any("<system-reminder" in text or "</system" in text.lower() for text in spelled)
-
-
-def test_a_long_value_is_spelled_in_linear_time():
-    assert len(inside("<" * 500_000 + "&amp;" * 100_000)) == 1_000_000
