@@ -1,11 +1,12 @@
 """Each upstream's latest status."""
 
+import re
+
 import pytest
 
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.kinds.prefill import Progress
-from cacheproxy.observe.recent import Latest
-from tests import transcript
+from cacheproxy.observe.recent import Latest, line
 
 from .exchanges import exchange, look
 
@@ -35,6 +36,14 @@ class Running(Latest):
         one.session = Session(client, "3f9a77")
         one.wall = NOW - (seconds or 0)
         self(one, Progress(done, total) if total else None, seconds)
+
+
+def test_the_line():
+    said = r"\d\d:\d\d:\d\d agent/3f9a77 #14   prefill 2,048 of 11,000 tokens \(19%\) after 6s"
+    one = exchange({}, session="3f9a77", turn=14)
+    assert re.fullmatch(said, line(one, Progress(2048, 11_000), 6.2))
+    assert re.fullmatch(f"{said}, ~1,300s to go", line(one, Progress(2048, 11_000), 6.2, 1284.0))
+    assert line(one, Progress(2048, 11_000), 6.2, 2.64).endswith("~3s to go")
 
 
 def test_a_short_prefill_has_no_line(logged):
@@ -72,9 +81,47 @@ def test_a_server_that_does_not_say_how_far_it_is_has_no_line(logged):
     assert not logged
 
 
+def test_those_that_run_are_shown_until_they_are_over():
+    """The longest first; who shows them is told of each change."""
+    prefills = Running()
+    prefills.tell(1, 1.0)
+    prefills.tell(2, 3.0, 5, 9, "pi")
+    first, second = prefills.as_json(NOW)
+    assert first == {
+        "session": "pi/3f9a77",
+        "conversation": "pi/3f9a77",
+        "turn": 14,
+        "done": 5,
+        "total": 9,
+        "seconds": 3.0,
+        "to_go": None,
+        "held": False,
+        "waits_for": "",
+    }
+    assert (second["session"], second["done"], second["total"]) == ("claude/3f9a77", 2048, 11_000)
+    prefills.tell(2, None)
+    assert [each["session"] for each in prefills.as_json(NOW)] == ["claude/3f9a77"]
+    assert prefills.changes == 3
+
+
 def to_go(prefills):
     (shown,) = prefills.as_json(NOW)
     return shown["to_go"]
+
+
+def test_the_seconds_to_go_follow_from_what_this_prompt_took():
+    """As each thousand tokens took more than the one before, so will the next."""
+    prefills = Running()
+    prefills.tell(1, 10.0, 0, 4000)  # it had waited for a slot
+    assert to_go(prefills) is None
+    prefills.tell(1, 20.0, 1000, 4000)
+    assert to_go(prefills) == pytest.approx(30.0)
+    prefills.tell(1, 40.0, 2000, 4000)
+    assert to_go(prefills) == pytest.approx(70.0)
+    prefills.exchanges[1].wall -= 50
+    assert to_go(prefills) == pytest.approx(20.0)
+    prefills.exchanges[1].wall -= 50
+    assert to_go(prefills) == 0.0
 
 
 def test_what_a_retry_is_told_at_once_is_no_speed():
@@ -97,7 +144,3 @@ def test_of_thousands_those_that_run_longest_are_shown(logged):
     for number in range(1000):
         prefills.tell(number, None)
     assert prefills.as_json(NOW) == []
-
-
-def test_all_that_is_said():
-    transcript.holds("recent_prefills.txt", globals())
