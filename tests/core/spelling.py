@@ -10,6 +10,8 @@ import re
 from hypothesis import strategies as st
 
 from cacheproxy.core.document.document import Document
+from cacheproxy.core.document.pointer import Places
+from cacheproxy.core.document.spans import Container, SpelledValue
 
 Path = tuple
 
@@ -35,18 +37,18 @@ leaf = st.one_of(
 )
 
 
-def _container(brackets: str, item: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+def container(brackets: str, item: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     padded = st.builds("{}{}{}".format, space, item, space)
     filled = st.lists(padded, min_size=1, max_size=5).map(",".join)
     return st.one_of(filled, filled, space).map(lambda inner: brackets[0] + inner + brackets[1])
 
 
 def _object(value: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    return _container("{}", st.builds("{}{}:{}{}".format, key, space, space, value))
+    return container("{}", st.builds("{}{}:{}{}".format, key, space, space, value))
 
 
 value = st.recursive(
-    leaf, lambda inner: st.one_of(_object(inner), _container("[]", inner)), max_leaves=12
+    leaf, lambda inner: st.one_of(_object(inner), container("[]", inner)), max_leaves=12
 )
 document = st.builds("{}{}{}".format, space, _object(value), space)
 """The text of a JSON object."""
@@ -110,6 +112,18 @@ _CHARACTER = re.compile(
 def characters(literal: str) -> list[str]:
     """The spelling of each character of a string, given the text between its quotes."""
     return _CHARACTER.findall(literal)
+
+
+def observed(document: Document, places: Places) -> object:
+    """Everything, and what is remembered of it: by member, and the texts at ``places``."""
+    root = document.root
+    shape = [root.keys, root.starts, root.value_starts, root.ends, root.length, document.start]
+    for item in root.items:
+        inner = [item] if isinstance(item, SpelledValue) else item.items if item else []
+        shape += [(bytes(one.spelled), meaning(one.value)) for one in inner]
+        if isinstance(item, Container):
+            shape += [item.starts, item.ends, item.length, bytes(item.spelled), item.keys]
+    return shape, document.short(), document.texts(places), everything(document)
 
 
 def everything(document: Document) -> object:
