@@ -29,6 +29,8 @@ _ERROR = b'"error"'
 _FAILS = (b'"incomplete"', b'"failed"', b'"cancelled"', b'"blockReason"')
 """Texts of which a message that reports a failure has at least one, if it has no ``_ERROR``."""
 _FAILING = re.compile(b"|".join((_ERROR, *_FAILS)))
+_CALLING = re.compile(rb'"(?:stop|finish)_reason":\s*"tool_|"type":\s*"function_call"')
+"""Text of an answer that ends with calls of tools, in its last ``_LATE`` bytes."""
 _MARKS = [each.end for each in DIALECTS if each.end is not None]
 _DONE = frozenset(each.done for each in _MARKS if each.done)
 _ENDS = frozenset(name.encode() for each in _MARKS for name in each.events)
@@ -74,6 +76,7 @@ class UsageReader:
         self._counted = 0
         self._unread: deque[Event] = deque(maxlen=_MOST_WAITING)
         self._waiting = bytearray()
+        self._tail = b""
         is_read = "json" in content_type.lower() or self._messages.is_stream
         self._off = not is_read or (bool(codings) and not are_known(codings))
         self._unpacker = Unpacker(codings, _MOST_UNPACKED) if codings and not self._off else None
@@ -114,6 +117,16 @@ class UsageReader:
         found = splitter.feed(bytes(self._first)) + splitter.rest()
         values = [parsed(one.data) for one in found if one.data.strip() not in (b"", *_DONE)]
         return not any(value is None or says(value) for value in values)
+
+    @property
+    def calls_tools(self) -> bool | None:
+        """Whether the answer, all of which has come, ends with calls of tools; None: not known."""
+        if self._off:
+            return None
+        self._look_late()
+        whole = self._messages.rest() if self._messages.is_one else ()
+        tail = whole[0].data if whole else self._tail
+        return bool(_CALLING.search(tail)) if tail else None
 
     @property
     def is_cut(self) -> bool:
@@ -157,8 +170,9 @@ class UsageReader:
         if len(self._waiting) > _LATE:
             self._look_early()
         if self._waiting:
-            self._look(bytes(self._waiting), _may_tell)
+            self._tail = bytes(self._waiting)
             self._waiting.clear()
+            self._look(self._tail, _may_tell)
 
     def _look(self, data: bytes, tells: Callable[[bytes], bool]) -> None:
         """Read those messages that may matter, by ``tells`` or as the end; most do not."""

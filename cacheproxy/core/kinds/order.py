@@ -12,26 +12,24 @@ No request waits for another owner's: one person's requests have no effect on an
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import itemgetter
 from statistics import median
 from typing import Any, NamedTuple
 
 from cacheproxy.core.kinds.profile import Shares
+from cacheproxy.core.kinds.seat import Copy, Head, Seat
 
 _LEFT = itemgetter(0)
 _BESIDE = 2.0
 """Factor of a prompt's time beside another prompt: the server divides its speed."""
-_PAUSES, _LEAST_PAUSES = 5, 2
-"""Pauses of a conversation that are remembered at most, and that a prediction needs at least."""
-_SOON = 1.0
-"""Seconds at least for which a conversation's next turn is expected, even after short pauses."""
-_MOST_KNOWN = 64
-"""Conversations at most whose pauses are remembered."""
-_MOST_HEADS, _ANSWERS = 16, 5
-"""Heads at most whose copies are counted, and the number of last answers behind each."""
+_LEAST_PAUSES = 2
+"""Pauses of a conversation that a prediction of its next turn needs at least."""
+_MOST_KNOWN, _MOST_HEADS = 64, 16
+"""Conversations, and heads, at most that are remembered."""
+_DOUBT = 3.0
+"""Factor of the time that a conversation of unknown length has taken: what it is to take yet."""
 
 
 class Terms(NamedTuple):
@@ -84,33 +82,6 @@ class Busy(NamedTuple):
     is_sure: bool = True  #: whether that was observed, not inferred from the speed
     left: float | None = None  #: seconds until the prompt is read; None: not known
     said: float = 0.0  #: seconds since its answer began
-    answer: float | None = None  #: seconds of its answer, by its conversation's last; None: unknown
-
-
-@dataclass(eq=False, slots=True)
-class _Seat:
-    """A conversation's place at the server, and its pauses."""
-
-    ask: Ask  #: the conversation's last request
-    running: int = 0  #: number of its requests that the server works on
-    ended: float | None = None  #: when its last answer ended
-    pauses: deque[float] = field(default_factory=lambda: deque(maxlen=_PAUSES))
-    """Seconds between its last answers and the next requests."""
-
-    def is_due(self, now: float, most: float) -> bool:
-        """Whether the next turn is about to come, by the last pauses; not if these are too few."""
-        if self.ended is None or len(self.pauses) < _LEAST_PAUSES:
-            return False
-        return now - self.ended < min(most, max(_SOON, 2 * median(self.pauses)))
-
-
-@dataclass(eq=False, slots=True)
-class _Head:
-    """A head where it serves one request at a time."""
-
-    copies: int = 0  #: that the server has read, those of requests that run included
-    answers: deque[float] = field(default_factory=lambda: deque(maxlen=_ANSWERS))
-    """Seconds that the last answers behind it took."""
 
 
 class Order:
@@ -122,9 +93,9 @@ class Order:
     def __init__(self, most: float) -> None:
         self.line: list[Ask] = []
         self._most = most
-        self._known: dict[Hashable, _Seat] = {}  # the conversations, in the order of their use
-        self._heads: dict[Hashable, _Head] = {}  # the heads, in the order of their last request
-        self._seated: list[_Seat] = []  # the conversations with a place, in the order of their use
+        self._known: dict[Hashable, Seat] = {}  # the conversations, in the order of their use
+        self._heads: dict[Hashable, Head] = {}  # the heads, in the order of their last request
+        self._seated: list[Seat] = []  # the conversations with a place, in the order of their use
 
     def comes(self, ask: Ask, working: Iterable[Busy], terms: Terms, now: float) -> list[Ask]:
         """Add ``ask``; return the requests to be sent now. ``ask`` is one of them, or waits."""
@@ -143,15 +114,13 @@ class Order:
                     ask.until = now + self._longest(ask, terms)
                 continue
             same = [one for one in busy if _same(one.ask, ask)]
+            seat = self._seat_of(ask, terms)
             if terms.moves and ask.head is not None:
-                head = self._head_of(ask, len(same))
-                ask.has_copy = head.copies > len(same)
-                head.copies += not ask.has_copy
+                ask.has_copy = self._head_of(ask, same, now).take(seat, now, self._most)
             elif same and not ask.is_read and all(one.is_sure for one in same):
                 reading = all(one.is_reading for one in same)
                 ask.beside = Shares.READING if reading else Shares.READ
             self.leaves(ask)
-            self._sit_down(ask, terms)
             busy.append(Busy(ask, is_sure=False, left=ask.seconds))
             gone.append(ask)
         return gone
@@ -162,20 +131,19 @@ class Order:
         if ask in self.line:
             self.line.remove(ask)
 
-    def ended(self, ask: Ask, now: float) -> None:
-        """Take note that the answer to ``ask`` has ended, whole or not."""
+    def ended(self, ask: Ask, now: float, *, calls: bool | None = None) -> None:
+        """Take note that the answer to ``ask`` has ended, whole or not; ``calls``: it calls tools.
+
+        None: that is not known.
+        """
         seat = self._known.get((ask.conversation, ask.lane))
         if seat is not None and seat.running:
-            seat.running, seat.ended = seat.running - 1, now
+            seat.running, seat.ended, seat.calls = seat.running - 1, now, calls
 
-    def answered(self, ask: Ask, seconds: float | None, *, was_there: bool | None) -> None:
-        """Take note of an answer of ``seconds``; ``was_there``: its head was. None: not known."""
-        if (head := self._heads.get((ask.owner, ask.head))) is None:
-            return
-        if seconds is not None:
-            head.answers.append(seconds)
-        if ask.has_copy and was_there is False:
-            head.copies = 0  # the server has dropped them, or was restarted
+    def answered(self, ask: Ask, *, was_there: bool) -> None:
+        """Take note of an answer; ``was_there``: its head was at the server."""
+        if ask.has_copy and not was_there and (head := self._heads.get((ask.owner, ask.head))):
+            head.copies.clear()  # the server has dropped them, or was restarted
 
     @staticmethod
     def _is_late(ask: Ask, now: float) -> bool:
@@ -192,7 +160,7 @@ class Order:
         found: list[Ask] = []
         if ask.head_seconds and (terms.shares or terms.moves):
             same = [one for one in busy if _same(one.ask, ask)]
-            found = (self._reader if terms.shares else self._holder)(ask, same)
+            found = self._reader(ask, same) if terms.shares else self._holders(ask, same, now)
         if not found and terms.places is not None:
             found = self._sitters(ask, terms.places, terms.room, now)
         return found
@@ -209,32 +177,48 @@ class Order:
         ways = [(one.left, one.ask) for one in same if one.left is not None]
         return _soonest(ways, _BESIDE * ask.head_seconds)
 
-    def _holder(self, ask: Ask, same: list[Busy]) -> list[Ask]:
-        """Return whose answers end for a copy of the head, if that is sooner than to read it.
+    def _holders(self, ask: Ask, same: list[Busy], now: float) -> list[Ask]:
+        """Return the requests that have the copies of the head, none if ``ask`` need not wait.
 
-        The rest of that one's prefill is no loss: ``ask``'s own would come after it. An answer of
-        unknown length is expected to go on for as long as it, or one beside it, has so far.
+        A copy is free once its conversation is over, not between two turns: whoever takes it then
+        is read on top of it, and the conversation has to read all of its own anew. It is waited for
+        if that is sooner than to read the head. A conversation of unknown length is expected to
+        take twice as long as the longest has so far; the rest of a prefill is no loss, since
+        ``ask``'s own would come after it. Who reads a head of its own goes while no copy is idle.
         """
         assert ask.head_seconds is not None
-        head = self._head_of(ask, len(same))
-        if head.copies > len(same):
+        head = self._head_of(ask, same, now)
+        own = self._known.get((ask.conversation, ask.lane))
+        if not head.copies or head.copy_of(own) or head.free(ask, now, self._most):
             return []
-        usual = median(head.answers) if head.answers else None
-        longest = max((one.said for one in same), default=0.0)
-        ways = []
-        for one in same:
-            whole = usual if one.answer is None else one.answer
-            left = longest if whole is None or one.said >= whole else whole - one.said
-            ways.append((left, one.ask))
-        return _soonest(ways, ask.head_seconds)
+        usual = median(head.times) if head.times else 0.0
+        spent = [0.0 if one.since is None else now - one.since for one in head.copies]
+        longest = _DOUBT * max(spent)
+        ways = [
+            (usual - each if each < usual else longest, one.seat.ask)
+            for each, one in zip(spent, head.copies, strict=True)
+        ]
+        idle = [one.seat.ask for one in head.copies if not one.is_running]
+        return _soonest(ways, ask.head_seconds) or idle
 
-    def _head_of(self, ask: Ask, running: int) -> _Head:
-        """Return what is known of its head, of which each of those ``running`` has a copy."""
+    def _head_of(self, ask: Ask, same: list[Busy], now: float) -> Head:
+        """Return what is known of its head; ``same``: the running requests that have it."""
         key = ask.owner, ask.head
-        head = self._heads[key] = self._heads.pop(key, _Head())
+        head = self._heads.pop(key, None)
+        self._heads[key] = head = Head() if head is None else head
         if len(self._heads) > _MOST_HEADS:
             del self._heads[next(iter(self._heads))]
-        head.copies = max(head.copies, running)
+        for copy in head.copies:
+            copy.is_running = False
+        for one in same:
+            seat = self._known.get((one.ask.conversation, one.ask.lane))
+            found = head.copy_of(seat)
+            if found is None:  # it was sent while nobody waited
+                found = Copy(seat or self._seat_of(one.ask, Terms()))
+                head.copies.append(found)
+            found.is_running = True
+            if not one.is_reading and found.since is None:
+                found.since = now - one.said
         return head
 
     def _sitters(self, ask: Ask, places: int, room: float, now: float) -> list[Ask]:
@@ -244,23 +228,26 @@ class Order:
         kept = [seat.ask for seat in self._seated if self._keeps(seat, ask, now)]
         return kept if _is_full(kept, ask, places, room) else []
 
-    def _keeps(self, seat: _Seat, ask: Ask, now: float) -> bool:
+    def _keeps(self, seat: Seat, ask: Ask, now: float) -> bool:
         """Whether the place of ``seat`` stays with its conversation, and does not go to ``ask``."""
         other = seat.ask
         if other.owner != ask.owner or ask.is_kin(other):
             return False
         if seat.running:
             return True
-        return other.names_agents and ask.names_agents and seat.is_due(now, self._most)
+        return (
+            other.names_agents and ask.names_agents and seat.is_due(now, self._most, _LEAST_PAUSES)
+        )
 
-    def _sit_down(self, ask: Ask, terms: Terms) -> None:
-        """Give ``ask`` a place: its conversation's own, a free one, or the one idle the longest."""
-        if terms.places is None:
-            return
+    def _seat_of(self, ask: Ask, terms: Terms) -> Seat:
+        """Return the seat of its conversation, which ``ask`` is the last request of now.
+
+        Where places are few, it gets its own, a free one, or the one that was idle the longest.
+        """
         key, seated = (ask.conversation, ask.lane), self._seated
-        ask.was_taken = key in self._known and self._known[key] not in seated
-        seat = self._known.pop(key, None) or _Seat(ask)
-        self._known[key] = seat
+        seat = self._known.pop(key, None)
+        ask.was_taken = terms.places is not None and seat is not None and seat not in seated
+        self._known[key] = seat = Seat(ask) if seat is None else seat
         if len(self._known) > _MOST_KNOWN:
             gone = self._known.pop(next(iter(self._known)))
             if gone in seated:
@@ -270,13 +257,15 @@ class Order:
         elif seat.ended is not None:
             ask.pause = ask.since - seat.ended
         if ask.pause is not None:
-            seat.pauses.append(ask.pause)
+            seat.came(ask.pause)
         seat.ask, seat.running = ask, seat.running + 1
-        if seat in seated:
-            seated.remove(seat)
-        while _is_full([one.ask for one in seated], ask, terms.places, terms.room):
-            seated.remove(next((one for one in seated if not one.running), seated[0]))
-        seated.append(seat)
+        if terms.places is not None:
+            if seat in seated:
+                seated.remove(seat)
+            while _is_full([one.ask for one in seated], ask, terms.places, terms.room):
+                seated.remove(next((one for one in seated if not one.running), seated[0]))
+            seated.append(seat)
+        return seat
 
 
 def _soonest(ways: list[tuple[float, Ask]], worth: float) -> list[Ask]:

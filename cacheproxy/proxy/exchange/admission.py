@@ -18,6 +18,7 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
 from cacheproxy.core.conversation.store import Store
+from cacheproxy.core.conversation.usage_reader import UsageReader
 from cacheproxy.core.judge.evidence import PARAMETERS
 from cacheproxy.core.kinds.belief import SHARES, TAKEN
 from cacheproxy.core.kinds.known import kind_of
@@ -123,7 +124,9 @@ class Admission:
 
     def left(self, delivery: Any) -> None:
         """Take note that ``delivery``, which has an ``ask``, left; admit who waited for it."""
-        self._order.ended(delivery.ask, self._clock.seconds())
+        tap = delivery.tap
+        calls = tap.calls_tools if isinstance(tap, UsageReader) else None
+        self._order.ended(delivery.ask, self._clock.seconds(), calls=calls)
         if self._waiting:
             self._look()
 
@@ -133,10 +136,8 @@ class Admission:
         if ask is None or usage.reused is None or not usage.prompt:
             return
         if kind_of(self._profiling.profile).reuse.moves_heads:
-            writes = self._speeds(self._url)[1]
-            seconds = usage.output / writes if usage.output and writes else None
             was_there = usage.reused >= _MOST_OF * ask.share * usage.prompt
-            self._order.answered(ask, seconds, was_there=was_there)
+            self._order.answered(ask, was_there=was_there)
         before = None if turn is None or turn.lane is None else turn.lane.before
         if ask.was_taken and before is not None and before.tokens:
             self.beliefs.saw(TAKEN, usage.reused < _MOST_OF * before.tokens)
@@ -264,7 +265,7 @@ class Admission:
 
     def _working(self, now: float) -> list[Busy]:
         """Return the requests under way whose prompts the server evaluates."""
-        reads, writes = self._speeds(self._url)
+        reads = self._speeds(self._url)[0]
         found = []
         for one in self.under_way:
             if one.turn is None or not one.record.turn:
@@ -287,10 +288,7 @@ class Admission:
                 to_read = ask.seconds * (1 - ask.share if ask.has_copy else 1)
                 said = max(0.0, one.seconds_sent - to_read)
             left = None if left is None else max(0.0, left)
-            before = None if one.turn.lane is None else one.turn.lane.before
-            tokens = None if before is None else before.generated
-            answer = tokens / writes if tokens and writes else None
-            found.append(Busy(ask, one.waits and not is_past, not is_whole, left, said, answer))
+            found.append(Busy(ask, one.waits and not is_past, not is_whole, left, said))
         return found
 
     def _is_read(self, delivery: Any, ask: Ask, *, moves: bool) -> bool:

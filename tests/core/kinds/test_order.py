@@ -20,8 +20,8 @@ def reads(left=3.5, **more):
     return Busy(ask("a", **more), is_reading=True, left=left)
 
 
-def writes(said=0.0, answer=None, **more):
-    return Busy(ask("a", **more), False, left=0.0, said=said, answer=answer)
+def writes(said=0.0, name="a", **more):
+    return Busy(ask(name, **more), False, left=0.0, said=said)
 
 
 HEADS = {
@@ -36,14 +36,12 @@ HEADS = {
     "nobody knows the head": (SHARES, [reads(head=None)], ask(head=None), False),
     "nobody else is there": (SHARES, [], ask(), False),
     "the server shares none": (ENOUGH, [reads()], ask(), False),
-    "free once an answer ends, soon": (MOVES, [writes(0.5, 3.4)], ask(), True),
-    "free once an answer ends, late": (MOVES, [writes(0.5, 3.6)], ask(), False),
     "however long it is still read": (MOVES, [reads(15.0)], ask(), True),
     "nobody knows when, and it has just begun": (MOVES, [writes()], ask(), True),
-    "or is as long as the head already": (MOVES, [writes(3.1)], ask(), False),
-    "or another is": (MOVES, [reads(), writes(3.1)], ask(), False),
-    "it takes longer than the last one": (MOVES, [writes(2.9, 1.0)], ask(), True),
-    "too much so": (MOVES, [writes(3.1, 1.0)], ask(), False),
+    "nor is it a third of the head": (MOVES, [writes(0.9)], ask(), True),
+    "it is": (MOVES, [writes(1.1)], ask(), False),
+    "or another one is": (MOVES, [reads(), writes(1.1, "c")], ask(), False),
+    "it has a copy of its own": (MOVES, [writes(), writes(name="b")], ask(), False),
 }
 
 
@@ -86,29 +84,68 @@ def test_all_go_once_the_head_is_read_and_one_at_a_time_where_its_reader_is_gone
 
 
 def test_where_a_head_serves_one_at_a_time_each_goes_with_the_end_of_the_one_before():
-    """A copy is free for one; who had to read one of its own leaves it for another."""
+    """Who had to read a copy of its own leaves it for another."""
     order, waiting = Order(MOST), [ask(name) for name in "bcde"]
     for each in waiting:
         assert order.comes(each, [writes()], MOVES, 0.0) == []
-    b, c, *others = waiting
+    b, c, d, e = waiting
     assert order.look([], MOVES, 1.0) == [b]
-    assert order.look([Busy(b, said=2.9)], MOVES, 4.0) == []
+    assert order.look([Busy(b, False, said=0.9)], MOVES, 4.0) == []
+    order.ended(b, 4.1)
     assert order.look([], MOVES, 4.1) == [c]
-    assert order.look([Busy(c, said=3.1)], MOVES, 7.2) == others, "it is longer than to read it"
+    assert order.look([Busy(c, False, said=1.1)], MOVES, 7.2) == [d], "it may take too long"
     assert [each.has_copy for each in waiting] == [True, True, False, False]
-    assert order.comes(one := ask("f"), [writes(), writes()], MOVES, 9.0) == [one]
-    assert one.has_copy, "three were read, and two are in use"
+    assert e.waits_for is d, "who takes a second, as b did"
+    order.answered(c, was_there=False)
+    assert order.comes(one := ask("f"), [], MOVES, 9.0) == [one]
+    assert not one.has_copy, "the server has dropped them"
 
 
-def test_what_answers_tell_of_a_head_counts_for_the_next():
-    """How long they were, and that the server has dropped its copies."""
-    order, turns = Order(MOST), [ask("b") for _ in range(3)]
-    for one, has_copy, was_there in zip(turns, (0, 1, 0), (0, 0, 1), strict=True):
-        assert order.comes(one, [], MOVES, 0.0) == [one]
-        assert one.has_copy == has_copy
-        order.answered(one, 4.0 if was_there else None, was_there=bool(was_there))
-    late = ask("c")
-    assert order.comes(late, [writes()], MOVES, 3.0) == [late], "such answers are long"
+ON = {
+    "it has called tools": (True, [], ask(), 5.0),
+    "it has not": (False, [], ask(), 0.0),
+    "nobody knows": (None, [], ask(), 0.0),
+    "it has come back after such an answer": (None, [0.8], ask(), 1.6),
+    "at once": (False, [0.1], ask(), 1.0),
+    "after tools that take long": (True, [9.0], ask(), 18.0),
+    "longer than anybody waits": (True, [12.0], ask(), 20.0),
+    "it waits for its own subagent": (True, [], ask(root="a"), 0.0),
+}
+
+
+@pytest.mark.parametrize("case", ON)
+def test_a_copy_stays_with_a_conversation_that_goes_on(case):
+    """Who has none waits until that is over, or reads its own as soon as no copy is idle."""
+    calls, pauses, one, free = ON[case]
+    order, now = Order(100.0 if free < MOST else MOST), 0.0
+    for pause in (*pauses, None):
+        turn = ask("a")
+        assert order.comes(turn, [], MOVES, now) == [turn]
+        order.ended(turn, now, calls=calls)
+        now += pause or 0.0
+    assert order.comes(one, [], MOVES, now) == ([] if free else [one])
+    if free:
+        assert order.look([], MOVES, now + free - 0.01) == []
+        assert order.look([], MOVES, now + free) == [one]
+        assert one.has_copy
+        assert order.comes(other := ask("c"), [Busy(one)], MOVES, now + free) == []
+        order.ended(one, now + free, calls=True)
+        assert order.look([], MOVES, now + free) == []
+        again = ask("b")
+        assert order.comes(again, [], MOVES, now + free) == [again]
+        assert order.look([Busy(again, False, said=1.1)], MOVES, now + free + 1.1) == [other]
+        assert not other.has_copy
+
+
+def test_a_head_is_not_waited_for_behind_conversations_that_are_known_to_take_long():
+    order, first, second = Order(MOST), ask("a"), ask("c")
+    order.comes(first, [], MOVES, 0.0)
+    order.look([Busy(first, False)], MOVES, 0.0)
+    assert order.comes(other := ask("d"), [Busy(first, False)], MOVES, 0.0) == []
+    order.leaves(other)
+    order.ended(first, 4.0)
+    assert order.comes(second, [], MOVES, 6.0) == [second]
+    assert order.comes(other := ask("d"), [Busy(second, False)], MOVES, 6.0) == [other]
 
 
 def seated(order, one, times, places=1):

@@ -99,7 +99,6 @@ class Simulation:
                 self.now < read,
                 left=max(0.0, read - self.now) if self.known else None,
                 said=max(0.0, self.now - read),
-                answer=self.agents[self.of[one]].answer if self.known else None,
             )
             for one, read in self.working.items()
         ]
@@ -132,12 +131,13 @@ class Simulation:
                 self.at(read + agent.answer, self.end, one)
 
     def end(self, one):
-        if (read := self.working.pop(one, None)) is None:
+        if self.working.pop(one, None) is None:
             return  # the server had stopped
-        self.order.ended(one, self.now)
-        self.order.answered(one, self.now - read, was_there=self.known)
         number = self.of[one]
         agent, self.turns[number] = self.agents[number], self.turns[number] + 1
+        calls = self.turns[number] < agent.turns if self.known else None
+        self.order.ended(one, self.now, calls=calls)
+        self.order.answered(one, was_there=self.known)
         subs = [at for at, each in enumerate(self.agents) if each.main == number]
         if self.turns[number] == 1 and subs:
             for sub in subs:
