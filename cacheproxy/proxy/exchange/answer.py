@@ -139,8 +139,6 @@ class Answer(Protocol):
         else:
             is_there = self.state is AnswerState.PREFILLING and connection.kept is not None
             may_be = is_there and (connection.head.status == 200 or self.is_refusal)
-            # The retry of a translated one got another answer's id (tests/proxy/test_people.py).
-            may_be = may_be and self.attempt.translated is None
         if not may_be or not self.holding.takes(self, delivery.record, delivery.gone):
             return False
         return delivery.relay is None or delivery.relay.detach()

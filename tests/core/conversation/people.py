@@ -368,6 +368,8 @@ class People(World):
         answer = self.deliver(exchange)
         if exchange.came is None and answer is not None:
             self.joined(exchange, answer)
+        elif ends == GONE and not answer:  # it was being collected: a retry may get it, too
+            self.left.append(exchange)
         self.check(exchange)
         self.take(exchange, answer)
 
@@ -383,8 +385,7 @@ class People(World):
             if got and any(one.talk.person is not exchange.talk.person for one in fitting):
                 what = "a retry got the answer to another person"
             self.blame(exchange, what, got)
-        else:
-            self.found["joined"] += 1
+        self.found["joined"] += bool(equal)
         for one in (equal or fitting)[-1:]:
             exchange.said = one.said
             self.left.remove(one)
@@ -454,8 +455,7 @@ class People(World):
         """Count what is wrong with what the upstream got."""
         if exchange.came is None:
             return
-        texts = [json.dumps(one) for one in (exchange.asked, exchange.came)]
-        came, left = (TOKEN.findall(text) for text in texts)
+        came, left = (TOKEN.findall(json.dumps(one)) for one in (exchange.asked, exchange.came))
         ours, theirs = Counter(came), Counter(left)
         kept = [[one for one in each if _letter(one) in "UASF"] for each in (came, left)]
         for one in (ours - theirs).keys() | (theirs - ours).keys():
