@@ -54,7 +54,7 @@ _COMMAND = re.compile(
 _OURS, _NO_PAGE = "cacheproxy: ", "no such page"
 _Question = TypeVar("_Question")
 _Answer = TypeVar("_Answer")
-_Told = TypeVar("_Told")
+_Result = TypeVar("_Result")
 
 
 class CommandError(Exception):
@@ -165,15 +165,15 @@ class Site:
 
 
 def have_answered(
-    questions: Generator[_Question, _Answer, _Told], answer: Callable[[_Question], _Answer]
-) -> _Told:
+    questions: Generator[_Question, _Answer, _Result], answer: Callable[[_Question], _Answer]
+) -> _Result:
     """Return the result of the generator ``questions``, sent each one's answer by ``answer``."""
     try:
         question = next(questions)
         while True:
             question = questions.send(answer(question))
     except StopIteration as end:
-        told: _Told = end.value
+        told: _Result = end.value
         return told
 
 

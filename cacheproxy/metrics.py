@@ -149,7 +149,7 @@ def add(counted: Iterable[Counted], exchanges: Sequence[Mapping[str, Amount]]) -
 
 def family_of(row: MetricRow, *values: tuple[list[str], float]) -> Metric:
     """Return prometheus-client's family for ``row``, with ``values``: labels and numbers."""
-    made: Any = _FAMILIES[row.kind](row.name, row.says, labels=row.labels)
+    made: Any = _FAMILIES[row.kind](row.name, row.help, labels=row.labels)
     for labels, value in values:
         made.add_metric(labels, float(value))
     return made  # type: ignore[no-any-return]

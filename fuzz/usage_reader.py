@@ -15,7 +15,7 @@ from fuzz.starting import start
 from tests.core import counting
 
 TYPES = ["text/event-stream", "application/json", "application/x-ndjson", "json event-stream"]
-LONGEST = usage_reader._LONGEST_KEPT
+LONGEST = usage_reader._LONGEST_MESSAGE
 LATE, TOGETHER = usage_reader._LATE, usage_reader._TOGETHER
 
 
@@ -30,7 +30,7 @@ def read(content_type: str, pieces: list[bytes]) -> Usage:
 def one(data: bytes) -> None:
     """The first byte says where to cut, what it is called, and how narrow the limits are."""
     at, data = data[0] if data else 0, data[1:]
-    usage_reader._LONGEST_KEPT = 40 if at >= 128 else LONGEST
+    usage_reader._LONGEST_MESSAGE = 40 if at >= 128 else LONGEST
     usage_reader._TOGETHER = TOGETHER
     usage_reader._LATE = 100 if at % 8 >= 4 else LATE
     content_type = TYPES[at % 4]

@@ -43,7 +43,7 @@ FIXED = {
 }
 SAID = [
     f"bodies of more than {normalizing.THREAD_ABOVE // KIB} KiB are looked at in a thread",
-    f"at most {relay._MOST_KEPT // MIB} MiB of it",
+    f"at most {relay._MOST_RETAINED // MIB} MiB of it",
     f"More than {http1._MOST_INTERIM} of them",
     f"written every {database._GATHER + process_parts._SOON:.1g} seconds",
     f"the last {store.MOST} requests from memory. Up to {database._MOST_WAITING:,} requests wait",
@@ -91,7 +91,7 @@ def test_words_for_numbers_are_right():
     assert "too slow three times in a row" in FLOWING
     assert file._MOST_ASIDE == 3
     assert "the last three of each stay" in FLOWING
-    assert relay._MOST_KEPT == delivery.MOST_WHOLE
+    assert relay._MOST_RETAINED == delivery.MOST_WHOLE
 
 
 def test_what_needs_a_restart_is_named():

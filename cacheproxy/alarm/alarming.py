@@ -112,7 +112,7 @@ class Alarming:
         try:
             await self._workers.run(_DESKTOP, show, _DESKTOP_SECONDS)
         except GivenUpError as error:
-            raise NotToldError(str(error) or "it hung too often") from None
+            raise UnsentError(str(error) or "it hung too often") from None
 
 
 def ring() -> None:
@@ -124,12 +124,12 @@ def ring() -> None:
             stream.flush()
 
 
-class NotToldError(Exception):
+class UnsentError(Exception):
     """An alarm could not be sent; the message says why, for people."""
 
 
 class AlarmWay:
-    """One way to send alarms: ``tell`` sends one and raises NotToldError; ``name``: in the log.
+    """One way to send alarms: ``tell`` sends one and raises UnsentError; ``name``: in the log.
 
     It never waits and never raises. A failure is logged once, until the way works again.
     """
@@ -162,7 +162,7 @@ class AlarmWay:
             try:
                 await self._tell(self._waiting.popleft())
                 self._is_in_trouble = False
-            except NotToldError as error:
+            except UnsentError as error:
                 self._say(str(error))
             except CancelledError:
                 self._say("the proxy stops")
@@ -179,10 +179,10 @@ def notify(title: str, text: str, platform: str = sys.platform) -> None:
     """Show a notification, by D-Bus or by macOS's own command; blocks.
 
     Source: Desktop Notifications Specification 1.2 (freedesktop.org), "Notify": the summary is
-    plain text, the body may hold markup. Raises NotToldError.
+    plain text, the body may hold markup. Raises UnsentError.
     """
     if platform == "win32":
-        raise NotToldError("notifications are not supported on Windows")
+        raise UnsentError("notifications are not supported on Windows")
     if platform == "darwin":
         _by_command(title, text)
     else:
@@ -195,7 +195,7 @@ def _by_bus(title: str, text: str) -> None:
         from jeepney.io.blocking import open_dbus_connection  # noqa: PLC0415
         from jeepney.wrappers import unwrap_msg  # noqa: PLC0415
     except ImportError:
-        raise NotToldError("notifications need jeepney: pip install jeepney") from None
+        raise UnsentError("notifications need jeepney: pip install jeepney") from None
 
     service = DBusAddress(_OBJECT, bus_name=_SERVICE, interface=_SERVICE)
     body = html.escape(text, quote=False)
@@ -205,11 +205,11 @@ def _by_bus(title: str, text: str) -> None:
         with open_dbus_connection("SESSION") as bus:
             unwrap_msg(bus.send_and_get_reply(call, timeout=_SECONDS))
     except KeyError:
-        raise NotToldError("no D-Bus session: DBUS_SESSION_BUS_ADDRESS is not set") from None
+        raise UnsentError("no D-Bus session: DBUS_SESSION_BUS_ADDRESS is not set") from None
     except DBusErrorResponse as error:
-        raise NotToldError(f"D-Bus says {error.name}") from None
+        raise UnsentError(f"D-Bus says {error.name}") from None
     except (OSError, RuntimeError, ValueError) as error:
-        raise NotToldError(f"no D-Bus session: {error}") from None
+        raise UnsentError(f"no D-Bus session: {error}") from None
 
 
 def _by_command(title: str, text: str) -> None:
@@ -223,9 +223,9 @@ def _by_command(title: str, text: str) -> None:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise NotToldError(f"osascript: {error}") from None
+        raise UnsentError(f"osascript: {error}") from None
     if done.returncode:
-        raise NotToldError(f"osascript ended with {done.returncode}")
+        raise UnsentError(f"osascript ended with {done.returncode}")
 
 
 class Webhook:
@@ -242,7 +242,7 @@ class Webhook:
         self._client = HTTPClient(Agent(reactor, connectTimeout=_DEADLINE))
 
     async def tell(self, alarm: Alarm) -> None:
-        """Send ``alarm``, in three tries at most; raises NotToldError."""
+        """Send ``alarm``, in three tries at most; raises UnsentError."""
         url, body = self.url, payload(alarm)
         headers = Headers({"Content-Type": ["application/json"], "User-Agent": ["cacheproxy"]})
         if self.secret:
@@ -254,14 +254,14 @@ class Webhook:
             await deferLater(self._reactor, pause)
             why = await self._try(url, body, headers)
         if why:
-            raise NotToldError(f"{why}, three times")
+            raise UnsentError(f"{why}, three times")
 
     async def _try(self, url: str, body: bytes, headers: Headers) -> str:
-        """Return "" if the alarm was accepted, else why to try again; raises NotToldError."""
+        """Return "" if the alarm was accepted, else why to try again; raises UnsentError."""
         sent = self._client.post(
             url, data=body, headers=headers, allow_redirects=False, unbuffered=True
         )
-        sent.addTimeout(_DEADLINE, self._reactor, _too_late)
+        sent.addTimeout(_DEADLINE, self._reactor, _timed_out)
         try:
             response = await sent
         except TimeoutError:
@@ -273,11 +273,11 @@ class Webhook:
             return f"it answered {response.code}"
         if response.code >= 300:
             moved = ", and redirects are not followed" if response.code < 400 else ""
-            raise NotToldError(f"it answered {response.code}{moved}")
+            raise UnsentError(f"it answered {response.code}{moved}")
         return ""
 
 
-def _too_late(*_: object) -> NoReturn:
+def _timed_out(*_: object) -> NoReturn:
     raise TimeoutError
 
 

@@ -33,7 +33,7 @@ _BANNER = re.compile(r"^cacheproxy\b.*?(http://127\.0\.0\.1:\d+)", re.MULTILINE)
 class ServerProcess:
     """A child that runs ``python -m`` with ``arguments``, our module first; ``env``: environment.
 
-    ``says``: whether its standard output is a pipe, ``stdout``, instead of a part of the log.
+    ``is_piped``: whether its standard output is a pipe, ``stdout``, instead of a part of the log.
     ``log``: an empty file for the log. ``url``: the URL at which it listens, without a slash at the
     end; the constructor waits for it. ``popen``: callable that starts the process.
     """
@@ -45,7 +45,7 @@ class ServerProcess:
         arguments: Sequence[str],
         env: Mapping[str, str],
         *,
-        says: bool = False,
+        is_piped: bool = False,
         log: IO[bytes] | None = None,
     ) -> None:
         # Read it with pread alone: the child's file position is shared with us.
@@ -54,7 +54,7 @@ class ServerProcess:
         self._process = self.popen(
             [sys.executable, "-m", *arguments],
             stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE if says else self._log,
+            stdout=subprocess.PIPE if is_piped else self._log,
             stderr=self._log,
             text=True,
             env=env,
@@ -83,7 +83,7 @@ class ServerProcess:
 
     @property
     def stdout(self) -> IO[str]:
-        """The pipe of its standard output; needs ``says``."""
+        """The pipe of its standard output; needs ``is_piped``."""
         assert self._process.stdout is not None
         return self._process.stdout
 

@@ -251,7 +251,7 @@ def _found(one: Found) -> Iterator[str]:
     name = f"{field_name(one)} ({one.kind})"
     if one.toml:
         seen = f"seen in {one.seen[0]} of {one.seen[1]} turns." if one.seen else ""
-        yield f"# {name}: {one.won.says if one.won else seen or 'proven on this turn.'}"
+        yield f"# {name}: {one.won.text if one.won else seen or 'proven on this turn.'}"
         yield from one.toml.rstrip().split("\n")
     elif one.on:
         yield f"# {name}: rule {one.on[0]} is on and makes it constant from now on."

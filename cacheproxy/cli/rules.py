@@ -32,7 +32,7 @@ from cacheproxy.plugin.packages import ITSELF, OWN, Configured, configured
 
 MOST = 1000
 """Exchanges that are counted at most: a page of 50 takes a few milliseconds."""
-_KEPT = "/_cacheproxy/requests"
+_REQUESTS = "/_cacheproxy/requests"
 _REMEMBERED = "/_cacheproxy/exchanges"
 OK, CODE = "ok", "code, which is not checked"
 
@@ -198,19 +198,19 @@ def look(proxy: str, token: Mapping[str, str], most: int = MOST) -> Fired:
     CommandError, and ValueError for an unreadable answer.
     """
     try:
-        rows, source = _kept(proxy, token, most), "has kept"
+        rows, source = _recorded(proxy, token, most), "has kept"
     except CommandError:
         rows = _list(get_json(proxy, _REMEMBERED, token), "exchanges")
         source = "remembers"
     return fired(rows, f"the last {len(rows):,} exchanges that the proxy at {proxy} {source}")
 
 
-def _kept(proxy: str, token: Mapping[str, str], most: int) -> list[Mapping[str, Any]]:
+def _recorded(proxy: str, token: Mapping[str, str], most: int) -> list[Mapping[str, Any]]:
     rows: list[Mapping[str, Any]] = []
     following: Any = 0
     query = ""
     while len(rows) < most and isinstance(following, int):
-        page = get_json(proxy, _KEPT + query, token)
+        page = get_json(proxy, _REQUESTS + query, token)
         rows += _list(page, "requests")
         following = page.get("next")
         query = f"?before={following}"

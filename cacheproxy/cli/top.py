@@ -28,7 +28,7 @@ from cacheproxy.top.screen import ScreenPlace, lines, ordered
 from cacheproxy.top.watch import Watch, Watcher
 from cacheproxy.totals.windows import WINDOWS
 
-_TOLD = ("now", "upstream", "headline", "without", "prefills")
+_SHOWN = ("now", "upstream", "headline", "without", "prefills")
 
 
 @click.command(cls=OneLine)
@@ -66,7 +66,7 @@ def top(*, proxy: str | None, window: str, once: bool, config: str | None, as_js
     place = ScreenPlace(terminal.width, None, shown(url), window, option_for(url))
     if as_json:
         told = teller.all()
-        data = {name: told.data[name] for name in _TOLD}
+        data = {name: told.data[name] for name in _SHOWN}
         page = {name: told.page[name] for name in ("conversations", "count")}
         print_json({**data, **page, "breaks": told.breaks})
     elif once or not terminal.is_terminal or terminal.is_dumb_terminal:
@@ -92,7 +92,7 @@ def _live(terminal: Console, site: Site, teller: Watcher, place: ScreenPlace) ->
     try:
         with keys, watch, Live(console=terminal, screen=True, auto_refresh=False) as live:
             while view is not None:
-                told = watch.told
+                told = watch.latest
                 place = replace(place, width=terminal.width, height=terminal.height)
                 live.update(Group(*lines(told, view, place)), refresh=True)
                 names = [each["id"] for each in ordered(told.page.get("conversations") or ())]

@@ -81,7 +81,7 @@ class Reloading:
     arrange: Callable[[Config], ConfigParts]  #: makes the parts of a configuration
     running: Config  #: the configuration in force
     file: str = ""  #: path of the config file, which need not exist
-    _asked: list[Deferred[str]] = field(
+    _requests: list[Deferred[str]] = field(
         default_factory=list
     )  #: callers that wait for the next reload
     _busy: bool = False  #: whether a reload is under way
@@ -97,19 +97,19 @@ class Reloading:
         logged as well. ``looks``: seconds before each later look at the file.
         """
         asked: Deferred[str] = Deferred()
-        self._asked.append(asked)
+        self._requests.append(asked)
         self._looks, later, self._later = looks, self._later, None
         if later is not None:
             later.cancel()
         if not self._busy:
             self._busy = True
-            Deferred.fromCoroutine(self._reload_while_asked(adopt))
+            Deferred.fromCoroutine(self._reload_while_requested(adopt))
         return asked
 
-    async def _reload_while_asked(self, adopt: _Adopt) -> None:
+    async def _reload_while_requested(self, adopt: _Adopt) -> None:
         try:
-            while self._asked:
-                asked, self._asked = self._asked, []
+            while self._requests:
+                asked, self._requests = self._requests, []
                 said: str | Failure
                 try:
                     said = await self._reload(adopt)
@@ -175,7 +175,7 @@ class Reloading:
     # Looks after a reload, or after an error: a slow writer may not be done with the file.
 
     def _look_later(self, adopt: _Adopt) -> None:
-        if self._looks and not self._asked:
+        if self._looks and not self._requests:
             seconds, self._looks = self._looks[0], self._looks[1:]
             self._later = self.clock.callLater(seconds, self._look, adopt)
 

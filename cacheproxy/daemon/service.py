@@ -100,7 +100,7 @@ class ProxyService(MultiService):
             self._process.totals.start()
         self._parts.servers.start()
         reactor = self._process.reactor
-        reactor.callWhenRunning(take, reactor, self._asked_to_stop, self._asked_to_reload)
+        reactor.callWhenRunning(take, reactor, self._begin_stop, self._begin_reload)
         option = banner.proxy_option(self._listening.url)
         process = self._process
         process.log_line.proxy = process.alarming.proxy = process.shown.option = option
@@ -140,14 +140,14 @@ class ProxyService(MultiService):
             if server.warming is not None:
                 server.warming.looked(look)
 
-    def _asked_to_stop(self) -> None:
+    def _begin_stop(self) -> None:
         """Stop in order at the first signal, at once at the second."""
         if self.running:
             self._process.reactor.stop()
         else:
             self._listening.hurry()
 
-    def _asked_to_reload(self) -> None:
+    def _begin_reload(self) -> None:
         """Reload on a signal; the log has the result."""
         if self.running:
             self._reloading.ask(self._adopt).addErrback(lambda _: None)

@@ -23,7 +23,7 @@ def take(reactor: Any, stop: Callable[[], object], reload: Callable[[], object])
     """
     has_ended = False
 
-    def asked_to_stop(*_: object) -> None:
+    def request_stop(*_: object) -> None:
         reactor.callFromThread(stop)
 
     def hung_up(*_: object) -> None:
@@ -40,7 +40,7 @@ def take(reactor: Any, stop: Callable[[], object], reload: Callable[[], object])
 
     for number, handler in ((signal.SIGTERM, reactor.sigTerm), (signal.SIGINT, reactor.sigInt)):
         if signal.getsignal(number) == handler:
-            signal.signal(number, asked_to_stop)
+            signal.signal(number, request_stop)
     if hasattr(signal, "SIGHUP"):
         ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN  # nohup
         ends_with_terminal = not ignored and _has_terminal()

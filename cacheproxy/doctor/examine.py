@@ -140,9 +140,9 @@ def _trials(inputs: Inputs, facts: Examination, guard: Guard, on_step: OnStep) -
         trial = sender.measure(api, secrets.token_hex(8))
         if trial is None:
             continue
-        if trial.second is not None or not trial.held_back:
+        if trial.second is not None or not trial.has_yielded:
             yield trial
-        if trial.held_back:
+        if trial.has_yielded:
             return
         sender.has_one_slot &= trial.again is None
 

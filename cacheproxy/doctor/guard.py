@@ -53,7 +53,7 @@ def at_stake(slots: Sequence[Slot], *, keeps: bool) -> int | None:
     return most if most > CHEAP else 0
 
 
-def kept(record: Record, slots: int, alike: float) -> bool:
+def prompts_stay(record: Record, slots: int, alike: float) -> bool:
     """Return whether the turns through the proxy show that the prompts of one slot stay in RAM.
 
     ``alike``: share of a prompt, common with the slot's, from which on the two are alike.
@@ -112,7 +112,7 @@ class Guard:
         look = look_at_server(self.site).look
         slots = look.slots if look is not None else ()
         self.profile = profile_from_look(look, self.profile) if look is not None else self.profile
-        keeps = bool(self.profile.memory.has_ram) or kept(self.record, len(slots), alike)
+        keeps = bool(self.profile.memory.has_ram) or prompts_stay(self.record, len(slots), alike)
         stake = at_stake(slots, keeps=keeps)
         if stake is not None and stake <= ours:
             return True

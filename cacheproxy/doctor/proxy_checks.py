@@ -137,7 +137,7 @@ def traffic(facts: Examination) -> Iterator[Finding]:
     if not (facts.is_own and facts.server):
         return
     record = facts.record
-    if not record.is_kept:
+    if not record.remembers:
         text = (
             "this proxy keeps no record of its requests, so doctor cannot tell whether your "
             "agent uses the proxy. Look in the proxy's log: each request has a line"

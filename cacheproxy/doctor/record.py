@@ -30,7 +30,7 @@ class Record:
     rows: tuple[Exchange, ...]  #: exchanges with a prompt, oldest first, without doctor's own
     now: float  #: time of the reading
     known: frozenset[str] = frozenset()  #: names of the clients that packages declare
-    is_kept: bool = True  #: whether the proxy remembers requests; False if none runs, too
+    remembers: bool = True  #: whether the proxy remembers requests; False if none runs, too
 
     @cached_property
     def lately(self) -> tuple[Exchange, ...]:
@@ -121,7 +121,7 @@ class Record:
         return Counter(one.client for one in self.rows)
 
 
-NO_RECORD = Record((), 0.0, is_kept=False)
+NO_RECORD = Record((), 0.0, remembers=False)
 
 
 def read(

@@ -8,7 +8,7 @@ from cacheproxy.client_setup.finding import Finding, fail, ok, warn
 from cacheproxy.core.conversation.verdict import Rewrite
 from cacheproxy.core.kinds.known import EXAMPLE
 from cacheproxy.core.kinds.placement import Late
-from cacheproxy.core.kinds.profile import Thinking, says
+from cacheproxy.core.kinds.profile import Thinking, described
 from cacheproxy.core.kinds.status import MetricsPage
 from cacheproxy.core.prompt.prompt import PromptOrder
 from cacheproxy.doctor.facts import Examination
@@ -131,7 +131,7 @@ def _of_trial(facts: Examination, trial: Trial, outcome: TrialOutcome) -> Findin
         text += f" (without: {without.usage.reused or 0:,})" if without is not None else ""
         return ok("reuse", text)
     text = f"{sent}the second answer reused only {second.figures} tokens {how}"
-    if trial.held_back:
+    if trial.has_yielded:
         return warn("reuse", f"{text}; doctor did not send the prompts that would tell why")
     if trial.same is None or outcome is TrialOutcome.KEEPS_NOTHING:
         text += "; the same prompt sent again reused no more, so the server reuses nothing"
@@ -182,7 +182,7 @@ def memory(facts: Examination) -> Iterator[Finding]:
     """
     if facts.server is None:
         return
-    if kept := says(facts.profile).get("memory"):
+    if kept := described(facts.profile).get("memory"):
         yield ok("memory", kept)
     for title, cure in facts.proxy.evicted if facts.is_own else ():
         yield warn("slots", title, cure)
@@ -246,7 +246,7 @@ def _thinking(facts: Examination) -> Iterator[Finding]:
     drops = thoughts.way in (Thinking.DROPPED, Thinking.ON_REQUEST)
     if not (drops or thoughts.writes_empty):
         return
-    if thoughts.asked_by and facts.proxy.keeps and record.is_kept:
+    if thoughts.asked_by and facts.proxy.keeps and record.remembers:
         yield ok("template", f"the template {facts.proxy.keeps}")
         return
     what = "thinking of the turn before" if drops else "empty thinking block that it had written"

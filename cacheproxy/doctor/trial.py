@@ -99,7 +99,7 @@ class Shot:
         return f"{self.usage.reused or 0:,} of {self.usage.prompt or 0:,}"
 
     @property
-    def is_told(self) -> bool:
+    def is_known(self) -> bool:
         """Whether the number of reused tokens is known."""
         return self.usage.reused is not None and bool(self.usage.prompt)
 
@@ -145,7 +145,7 @@ class Trial:
     """The second, if it was reused, else ``same``, repeated until the result differs: then several
     servers answer."""
     error: str | None = None  #: why the trial ended early, on one line
-    held_back: bool = False  #: whether it ended since the next prompt might have pushed out another
+    has_yielded: bool = False  #: whether it ended lest the next prompt push out another one
     is_off: bool = False  #: whether the server itself reports that it keeps nothing
     translated: bool = False
     """Whether the proxy translates the path, which the server does not serve itself: no request was
@@ -159,8 +159,8 @@ class Trial:
     @property
     def is_measured(self) -> bool:
         """Whether the second request's reuse is known, and was possible."""
-        is_told = self.second is not None and self.second.is_told and not self.is_short
-        return is_told and not self.is_frozen
+        is_known = self.second is not None and self.second.is_known and not self.is_short
+        return is_known and not self.is_frozen
 
     @property
     def is_frozen(self) -> bool:
@@ -241,7 +241,7 @@ class PromptSender:
         try:
             self._send_all(trial)
         except _EndedError as ended:
-            is_unknown = not str(ended) and not trial.held_back
+            is_unknown = not str(ended) and not trial.has_yielded
             if is_unknown and trial.first is None:
                 return None
             again = f"{trial.path} answered once, and then no more"
@@ -294,7 +294,7 @@ class PromptSender:
         self._send(trial, "first", first, with_rules=True, is_new=True)
         is_new = proxy is None and self._edited(trial, first) != self._edited(trial, other)
         second = self._send(trial, "second", other, with_rules=True, is_new=is_new)
-        is_lost = not second.is_reused and second.is_told
+        is_lost = not second.is_reused and second.is_known
         if second.is_reused:
             self._repeat(trial, second, other, _FEW, with_rules=True)
         if first == other:
@@ -304,7 +304,7 @@ class PromptSender:
         try:
             without = self._send(trial, "without", third, with_rules=False, is_new=True)
         except _EndedError as ended:
-            if proxy is None or str(ended) or trial.held_back:
+            if proxy is None or str(ended) or trial.has_yielded:
                 raise
             if is_lost:
                 self._send_same(trial, other, with_rules=True)
@@ -318,7 +318,7 @@ class PromptSender:
     def _send_same(self, trial: Trial, head: str, *, with_rules: bool) -> None:
         """Send the last request again, which a single server has now, if it keeps anything."""
         same = self._send(trial, "same", head, with_rules=with_rules)
-        if same.is_told:
+        if same.is_known:
             self._repeat(trial, same, head, _MOST_SERVERS, with_rules=with_rules)
 
     def _repeat(self, trial: Trial, shot: Shot, head: str, most: int, *, with_rules: bool) -> None:
@@ -332,8 +332,8 @@ class PromptSender:
     def _send(
         self, trial: Trial, name: str, head: str, *, with_rules: bool, is_new: bool = False
     ) -> Shot:
-        trial.held_back = is_new and not self.may_send(self.ours)
-        if trial.held_back:
+        trial.has_yielded = is_new and not self.may_send(self.ours)
+        if trial.has_yielded:
             raise _EndedError
         site = self.proxy if with_rules and self.proxy is not None else self.upstream
         is_ours = with_rules and self.proxy is None

@@ -42,7 +42,7 @@ ms."""
 _FREED_ABOVE = 4 << 20
 """Bytes of a body beyond which its parsed JSON is freed in the thread: that of 20 MB held the
 reactor for 20 ms."""
-_MOST_HELD = 64
+_MOST_PENDING = 64
 """Exchanges of a session that may wait for an upstream's answer, at most."""
 
 
@@ -67,7 +67,7 @@ class KnownUpstream(Protocol):
 
 
 @dataclass(eq=False, slots=True)
-class _Held:
+class _Pending:
     """An exchange that waits: for its upstream's answer, or for those before it in its session."""
 
     exchange: Exchange  #: the waiting exchange
@@ -107,7 +107,7 @@ class Judging:
         self._pool = ThreadPool(0, 1, "cacheproxy-judging")
         self._waiting = 0
         self._number = 0
-        self._held: dict[Session | None, deque[_Held]] = {}
+        self._pending: dict[Session | None, deque[_Pending]] = {}
 
     def start(self) -> None:
         """Start; the thread itself starts with the first exchange."""
@@ -119,8 +119,8 @@ class Judging:
 
     def settle(self) -> None:
         """Deliver all exchanges that wait for an upstream's answer, without it: the proxy stops."""
-        for held in [one for line in self._held.values() for one in line]:
-            held.give_up()
+        for pending in [one for line in self._pending.values() for one in line]:
+            pending.give_up()
 
     def __call__(self, exchanges: Iterable[Exchange]) -> None:
         """Take finished exchanges. Those without a prompt need no verdict."""
@@ -206,39 +206,39 @@ class Judging:
         known, profile = self.known.get(exchange.upstream), exchange.profile
         if known is not None and turn is not None and profile is not None:
             counts = turn.usage.reused is None and profile.counts_reuse
-            held = self._line_up(exchange, is_ready=False)
-            held.asking = Deferred.fromCoroutine(
+            pending = self._line_up(exchange, is_ready=False)
+            pending.asking = Deferred.fromCoroutine(
                 _ask(exchange, turn, known, self.looked, counts=counts)
             )
-            held.asking.addErrback(lambda _: None)
-            held.asking.addBoth(lambda _: self._ready(held))
-        elif self._held:
+            pending.asking.addErrback(lambda _: None)
+            pending.asking.addBoth(lambda _: self._ready(pending))
+        elif self._pending:
             self._line_up(exchange)
         else:
             self._ready_now.append(exchange)
 
-    def _line_up(self, exchange: Exchange, *, is_ready: bool = True) -> _Held:
+    def _line_up(self, exchange: Exchange, *, is_ready: bool = True) -> _Pending:
         """Queue ``exchange`` behind those of its session, if any wait or it is not ready itself."""
-        key, held = exchange.session, _Held(exchange, is_ready)
-        line = self._held.get(key)
+        key, pending = exchange.session, _Pending(exchange, is_ready)
+        line = self._pending.get(key)
         if is_ready and not line:
             self._ready_now.append(exchange)
-            return held
+            return pending
         if line is None:
-            line = self._held[key] = deque()
-        line.append(held)
-        if len(line) > _MOST_HELD:
+            line = self._pending[key] = deque()
+        line.append(pending)
+        if len(line) > _MOST_PENDING:
             line[0].give_up()
-        return held
+        return pending
 
-    def _ready(self, held: _Held) -> None:
-        held.is_ready = True
-        key = held.exchange.session
-        line = self._held.get(key)
+    def _ready(self, pending: _Pending) -> None:
+        pending.is_ready = True
+        key = pending.exchange.session
+        line = self._pending.get(key)
         while line and line[0].is_ready:
             self._ready_now.append(line.popleft().exchange)
         if not line:
-            self._held.pop(key, None)
+            self._pending.pop(key, None)
         self.give_on()
 
 

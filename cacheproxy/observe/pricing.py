@@ -51,10 +51,10 @@ class Untimed:
         """
         self._tokens += tokens
         self._seconds += seconds
-        told = sum(told for _, _, told in self._answers)
-        if abs(told - self._tokens) <= _SAME * told:
-            self._teach(told)
-        elif told < self._tokens and not idle:
+        reported = sum(reported for _, _, reported in self._answers)
+        if abs(reported - self._tokens) <= _SAME * reported:
+            self._teach(reported)
+        elif reported < self._tokens and not idle:
             return
         self.forget()
 
@@ -63,19 +63,19 @@ class Untimed:
         self._answers.clear()
         self._tokens = self._seconds = 0.0
 
-    def _teach(self, told: int) -> None:
+    def _teach(self, reported: int) -> None:
         costs = {id(cost): cost for cost, _, _ in self._answers}
         if len(costs) == 1:  # as one evaluation, at the depth where most of it was
-            depth = sum(n * (start + n / 2) for _, start, n in self._answers) / told
+            depth = sum(n * (start + n / 2) for _, start, n in self._answers) / reported
             (cost,) = costs.values()
-            cost.learn(depth - told / 2, told, self._seconds)
+            cost.learn(depth - reported / 2, reported, self._seconds)
 
 
 class _Upstream:
     """An upstream's speeds, and the cost of prompts there for each model.
 
     ``prefill``: by the server's own times; ``seen``: by its clients' waits for first tokens.
-    ``look``: the last one with counters; ``has_told``: whether answers have reported a speed since.
+    ``look``: the last one with counters; ``has_reported``: whether answers reported a speed since.
     """
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ class _Upstream:
         self.generation: float | None = None
         self.untimed = Untimed()
         self.look: Look | None = None
-        self.has_told = False
+        self.has_reported = False
         self._costs: dict[str, PrefillCost] = {}
 
     def cost(self, model: str) -> PrefillCost:
@@ -149,7 +149,7 @@ class Pricing:
         if seconds is not None:
             cost.learn(reused, evaluated, seconds)
             own = known.prefill.learn(evaluated, seconds)
-            known.has_told = known.has_told or own is not None
+            known.has_reported = known.has_reported or own is not None
         elif evaluated:
             known.untimed.answered(cost, reused, evaluated)
             if evaluated >= LEAST_EVALUATED and exchange.first_byte is not None:
@@ -200,14 +200,14 @@ class Pricing:
         known = self._of(look.url)
         gained, has_begun = gain(known.look, look)
         evaluated, prefill = gained.evaluated, gained.prefill
-        if not known.has_told:
+        if not known.has_reported:
             known.prefill.learn(evaluated, prefill)
-        if has_begun or known.has_told:
+        if has_begun or known.has_reported:
             known.untimed.forget()
         elif evaluated is not None and prefill is not None:
             idle = look.sample is not None and look.sample.running == 0
             known.untimed.counted(evaluated, prefill, idle=idle)
-        known.look, known.has_told = look, False
+        known.look, known.has_reported = look, False
 
     def _of(self, url: str) -> _Upstream:
         known = self._upstreams.get(url)

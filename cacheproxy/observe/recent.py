@@ -47,7 +47,7 @@ class Recent:
 
     def __init__(self, most: int = _MOST) -> None:
         self._most = most
-        self._kept: dict[tuple[bool, bool], deque[tuple[int, Exchange]]] = {}
+        self._rows: dict[tuple[bool, bool], deque[tuple[int, Exchange]]] = {}
         self._came = 0
 
     @hookimpl
@@ -62,12 +62,12 @@ class Recent:
             is_turn = exchange.turn > 0
             kind = is_turn, not is_turn and exchange.session is not None and exchange.went_wrong
             self._came += 1
-            kept = self._kept.setdefault(kind, deque(maxlen=self._most))
+            kept = self._rows.setdefault(kind, deque(maxlen=self._most))
             kept.append((self._came, _bare(exchange)))
 
     def __iter__(self) -> Iterator[Exchange]:
         """Yield the remembered exchanges, the oldest first."""
-        return (exchange for _, exchange in sorted(chain(*self._kept.values()), key=itemgetter(0)))
+        return (exchange for _, exchange in sorted(chain(*self._rows.values()), key=itemgetter(0)))
 
     def find(self, name: str) -> Exchange | None:
         """Return the exchange with the number ``name``.

@@ -168,8 +168,8 @@ def _shown(name: str) -> str:
     return one_line(hide_text(name)[:_LONGEST], _LONGEST)
 
 
-def _put(kept: OrderedDict[Any, Any], key: object, value: object, most: int) -> None:
-    kept[key] = value
-    kept.move_to_end(key)
-    if len(kept) > most:
-        kept.popitem(last=False)
+def _put(stored: OrderedDict[Any, Any], key: object, value: object, most: int) -> None:
+    stored[key] = value
+    stored.move_to_end(key)
+    if len(stored) > most:
+        stored.popitem(last=False)

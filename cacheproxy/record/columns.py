@@ -58,7 +58,7 @@ _R, _T, _D, _C, _L, _E = list(Shown)
 _ROWS = _R | _T | _D
 
 
-class KeptColumn(NamedTuple):
+class DataColumn(NamedTuple):
     """One column of a table."""
 
     name: str  #: name in the file and in a record
@@ -86,90 +86,90 @@ _SERVED = "(SELECT served FROM upstreams WHERE id = e.upstream)"
 _CLIENT = "(SELECT client FROM sessions WHERE id = e.session)"
 _SESSION = "(SELECT name FROM sessions WHERE id = e.session)"
 EXCHANGES = (
-    KeptColumn("id", _R, FOUND),
-    KeptColumn("id", _T, FOUND, key="row"),
-    KeptColumn("number", _R | _T, NUMBER, "exchange.number", sql=NUMBER_OF_RUN),
-    KeptColumn("at", _ROWS, MS, "exchange.wall"),
-    KeptColumn("client", _R | _D, FOUND, sql=_CLIENT),
-    KeptColumn("session", _R | _D, sql=_SESSION),
-    KeptColumn("model", _R, WORD, key="asked"),
-    KeptColumn("model", _R, FOUND, sql=_SERVED),
-    KeptColumn("turn", _ROWS),
-    KeptColumn("side", _ROWS, NUMBER, "exchange.side"),
-    KeptColumn("upstream", _D, NUMBER, "exchange.upstream", sql=_URL),
-    KeptColumn("model", _D, FOUND, sql=WORD.shown.format("e.model")),
-    KeptColumn("status", _ROWS, NUMBER, "exchange.status"),
-    KeptColumn("dialect", kind=WORD),
-    KeptColumn("outcome", _R | _D, WORD, "exchange.outcome"),
-    KeptColumn("waited", _ROWS, TEXT),
-    KeptColumn("failed", _ROWS),
-    KeptColumn("prompt", _ROWS, NUMBER, "exchange.usage.prompt", sums=True),
-    KeptColumn("reused", _ROWS, NUMBER, "exchange.usage.reused", sums=True),
-    KeptColumn("evaluated", _ROWS, NUMBER, "exchange.usage.evaluated", sums=True),
-    KeptColumn("output", _ROWS, NUMBER, "exchange.usage.output", sums=True),
-    KeptColumn("tools", _T | _D, NUMBER, "parts.tools"),
-    KeptColumn("system", _T | _D, NUMBER, "parts.system"),
-    KeptColumn("history", _T | _D, NUMBER, "parts.history"),
-    KeptColumn("thinking", _T | _D, NUMBER, "parts.thinking"),
-    KeptColumn("newest", _T | _D, NUMBER, "parts.newest", key="last"),
-    KeptColumn("prompt_ms", _D, MS, "exchange.usage.prompt_seconds"),
-    KeptColumn("output_ms", _R | _D, MS, "exchange.usage.output_seconds"),
-    KeptColumn("first_ms", _ROWS, MS, "exchange.first_byte"),
-    KeptColumn("total_ms", _R | _D, MS, "exchange.seconds"),
-    KeptColumn("rest", _R, FOUND, sql="(e.total_ms - e.first_ms) / 1e3"),
-    KeptColumn("added_us", _R, US, "exchange.sent_after", key="added", sums=True),
-    KeptColumn("equal", _T, key="breaks_at"),
-    KeptColumn("verdict", _ROWS, WORD, "verdict.judgement"),
-    KeptColumn("reason", _ROWS, WORD, "verdict.reason"),
-    KeptColumn("shape", _R | _D, WORD),
-    KeptColumn("lost", _ROWS, sums=True),
-    KeptColumn("lost_ms", _ROWS, MS, "verdict.seconds_lost"),
-    KeptColumn("spared", _D, NUMBER, "spared.tokens", key="saved", sums=True),
-    KeptColumn("spared_ms", _R | _D, MS, "spared.seconds", key="saved_seconds", sums=True),
-    KeptColumn("rules", _R | _D, WORD),
-    KeptColumn("rendered", _T, WORD, "parts.order", key="order"),
-    KeptColumn("place", kind=TEXT),
-    KeptColumn("up"),
-    KeptColumn("down", source="exchange.bytes_down"),
+    DataColumn("id", _R, FOUND),
+    DataColumn("id", _T, FOUND, key="row"),
+    DataColumn("number", _R | _T, NUMBER, "exchange.number", sql=NUMBER_OF_RUN),
+    DataColumn("at", _ROWS, MS, "exchange.wall"),
+    DataColumn("client", _R | _D, FOUND, sql=_CLIENT),
+    DataColumn("session", _R | _D, sql=_SESSION),
+    DataColumn("model", _R, WORD, key="asked"),
+    DataColumn("model", _R, FOUND, sql=_SERVED),
+    DataColumn("turn", _ROWS),
+    DataColumn("side", _ROWS, NUMBER, "exchange.side"),
+    DataColumn("upstream", _D, NUMBER, "exchange.upstream", sql=_URL),
+    DataColumn("model", _D, FOUND, sql=WORD.shown.format("e.model")),
+    DataColumn("status", _ROWS, NUMBER, "exchange.status"),
+    DataColumn("dialect", kind=WORD),
+    DataColumn("outcome", _R | _D, WORD, "exchange.outcome"),
+    DataColumn("waited", _ROWS, TEXT),
+    DataColumn("failed", _ROWS),
+    DataColumn("prompt", _ROWS, NUMBER, "exchange.usage.prompt", sums=True),
+    DataColumn("reused", _ROWS, NUMBER, "exchange.usage.reused", sums=True),
+    DataColumn("evaluated", _ROWS, NUMBER, "exchange.usage.evaluated", sums=True),
+    DataColumn("output", _ROWS, NUMBER, "exchange.usage.output", sums=True),
+    DataColumn("tools", _T | _D, NUMBER, "parts.tools"),
+    DataColumn("system", _T | _D, NUMBER, "parts.system"),
+    DataColumn("history", _T | _D, NUMBER, "parts.history"),
+    DataColumn("thinking", _T | _D, NUMBER, "parts.thinking"),
+    DataColumn("newest", _T | _D, NUMBER, "parts.newest", key="last"),
+    DataColumn("prompt_ms", _D, MS, "exchange.usage.prompt_seconds"),
+    DataColumn("output_ms", _R | _D, MS, "exchange.usage.output_seconds"),
+    DataColumn("first_ms", _ROWS, MS, "exchange.first_byte"),
+    DataColumn("total_ms", _R | _D, MS, "exchange.seconds"),
+    DataColumn("rest", _R, FOUND, sql="(e.total_ms - e.first_ms) / 1e3"),
+    DataColumn("added_us", _R, US, "exchange.sent_after", key="added", sums=True),
+    DataColumn("equal", _T, key="breaks_at"),
+    DataColumn("verdict", _ROWS, WORD, "verdict.judgement"),
+    DataColumn("reason", _ROWS, WORD, "verdict.reason"),
+    DataColumn("shape", _R | _D, WORD),
+    DataColumn("lost", _ROWS, sums=True),
+    DataColumn("lost_ms", _ROWS, MS, "verdict.seconds_lost"),
+    DataColumn("spared", _D, NUMBER, "spared.tokens", key="saved", sums=True),
+    DataColumn("spared_ms", _R | _D, MS, "spared.seconds", key="saved_seconds", sums=True),
+    DataColumn("rules", _R | _D, WORD),
+    DataColumn("rendered", _T, WORD, "parts.order", key="order"),
+    DataColumn("place", kind=TEXT),
+    DataColumn("up"),
+    DataColumn("down", source="exchange.bytes_down"),
 )
 
 _TURN = ":turn > 0 AND NOT :side"
 _BREAK = ":reason IS NOT NULL AND NOT :side"
-_SAYS_BOTH = ":prompt + :reused IS NOT NULL"
+_HAS_BOTH = ":prompt + :reused IS NOT NULL"
 _ROOT = "(SELECT {} FROM sessions WHERE id = e.root)"
 CONVERSATIONS = (
-    KeptColumn("id", _C, FOUND, key="row"),
-    KeptColumn("id", _C, FOUND, sql="e.client || '/' || e.name"),
-    KeptColumn("client", _C | _L | _E, TEXT),
-    KeptColumn("name", _C | _L | _E, TEXT, key="session"),
-    KeptColumn(
+    DataColumn("id", _C, FOUND, key="row"),
+    DataColumn("id", _C, FOUND, sql="e.client || '/' || e.name"),
+    DataColumn("client", _C | _L | _E, TEXT),
+    DataColumn("name", _C | _L | _E, TEXT, key="session"),
+    DataColumn(
         "root", _C, NUMBER, "ifnull(:root, root)", sql=_ROOT.format("client || '/' || name")
     ),
-    KeptColumn("root", _E, FOUND, sql=_ROOT.format("name")),
-    KeptColumn("model", _C | _E, TEXT, "ifnull((SELECT text FROM words WHERE id = :model), model)"),
-    KeptColumn("upstream", _C | _E, NUMBER, ":upstream", sql=_URL),
-    KeptColumn("first", _C | _E, MS),
-    KeptColumn("last", _C | _E, MS, ":at"),
-    KeptColumn("requests", _E, SUM, "1"),
-    KeptColumn("turns", _C | _L | _E, SUM, _TURN),
-    KeptColumn("side", _C | _E, SUM, ":side"),
-    KeptColumn("prompt", _L | _E, SUM, f"CASE WHEN {_SAYS_BOTH} THEN :prompt END"),
-    KeptColumn("reused", _C | _L | _E, SUM, f"CASE WHEN {_SAYS_BOTH} THEN :reused END"),
-    KeptColumn("evaluated", _C | _E, SUM, f"CASE WHEN {_SAYS_BOTH} THEN :evaluated END"),
-    KeptColumn("output", _E, SUM, ":output"),
-    KeptColumn(
+    DataColumn("root", _E, FOUND, sql=_ROOT.format("name")),
+    DataColumn("model", _C | _E, TEXT, "ifnull((SELECT text FROM words WHERE id = :model), model)"),
+    DataColumn("upstream", _C | _E, NUMBER, ":upstream", sql=_URL),
+    DataColumn("first", _C | _E, MS),
+    DataColumn("last", _C | _E, MS, ":at"),
+    DataColumn("requests", _E, SUM, "1"),
+    DataColumn("turns", _C | _L | _E, SUM, _TURN),
+    DataColumn("side", _C | _E, SUM, ":side"),
+    DataColumn("prompt", _L | _E, SUM, f"CASE WHEN {_HAS_BOTH} THEN :prompt END"),
+    DataColumn("reused", _C | _L | _E, SUM, f"CASE WHEN {_HAS_BOTH} THEN :reused END"),
+    DataColumn("evaluated", _C | _E, SUM, f"CASE WHEN {_HAS_BOTH} THEN :evaluated END"),
+    DataColumn("output", _E, SUM, ":output"),
+    DataColumn(
         "context",
         _L | _E,
         NUMBER,
         f"ifnull(CASE WHEN {_TURN} THEN :prompt + ifnull(:output, 0) END, context)",
     ),
-    KeptColumn("breaks", _C | _E, SUM, _BREAK),
-    KeptColumn("lost", _C | _E, SUM, f"CASE WHEN {_BREAK} THEN :lost END"),
-    KeptColumn("lost_ms", _C | _E, SUM_MS, f"CASE WHEN {_BREAK} THEN :lost_ms END"),
-    KeptColumn("spared", _C | _E, SUM, ":spared", key="saved"),
-    KeptColumn("spared_ms", _C | _E, SUM_MS, ":spared_ms", key="saved_seconds"),
-    KeptColumn("unpriced", _C, SUM, "CASE WHEN :spared_ms IS NULL THEN :spared END"),
-    KeptColumn("branches", _C, FOUND, sql="(SELECT count(*) FROM sessions WHERE root = e.id)"),
+    DataColumn("breaks", _C | _E, SUM, _BREAK),
+    DataColumn("lost", _C | _E, SUM, f"CASE WHEN {_BREAK} THEN :lost END"),
+    DataColumn("lost_ms", _C | _E, SUM_MS, f"CASE WHEN {_BREAK} THEN :lost_ms END"),
+    DataColumn("spared", _C | _E, SUM, ":spared", key="saved"),
+    DataColumn("spared_ms", _C | _E, SUM_MS, ":spared_ms", key="saved_seconds"),
+    DataColumn("unpriced", _C, SUM, "CASE WHEN :spared_ms IS NULL THEN :spared END"),
+    DataColumn("branches", _C, FOUND, sql="(SELECT count(*) FROM sessions WHERE root = e.id)"),
 )
 
 
@@ -184,9 +184,9 @@ def select(on: Shown, rows: str, order: str = "e.id", also: str = "") -> str:
     return f"SELECT {also}{_SELECTED[on]} FROM ({rows}) AS e ORDER BY {order}"  # noqa: S608
 
 
-KEPT = tuple(each for each in EXCHANGES if each.kind.type)
-WORDS = tuple(each.name for each in KEPT if each.kind is WORD)
-_NAMES = [each.name for each in KEPT]
+STORED = tuple(each for each in EXCHANGES if each.kind.type)
+WORDS = tuple(each.name for each in STORED if each.kind is WORD)
+_NAMES = [each.name for each in STORED]
 INSERT = f"INSERT INTO exchanges ({', '.join(_NAMES)}) VALUES (:{', :'.join(_NAMES)})"  # noqa: S608
 _CHANGES = [
     f"{each.name} = {each.name} + ifnull({each.source}, 0)"
@@ -196,7 +196,7 @@ _CHANGES = [
     if each.source
 ]
 ADD_TO_CONVERSATION = f"UPDATE sessions SET {', '.join(_CHANGES)} WHERE id = :session"  # noqa: S608
-_FIELDS = [each for each in KEPT if each.source]
+_FIELDS = [each for each in STORED if each.source]
 _FIELD_NAMES = [each.name for each in _FIELDS]
 _SCALES = [(each.name, each.kind.scale) for each in _FIELDS if each.kind.scale != 1]
 _read = attrgetter(*(each.source for each in _FIELDS))

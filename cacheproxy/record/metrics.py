@@ -38,7 +38,7 @@ class MetricRow:
 
     key: str  #: name without the prefix that all share
     labels: tuple[str, ...]  #: names of its labels
-    says: str  #: help text
+    help: str  #: help text
     buckets: tuple[float, ...] = ()  #: upper bounds of a histogram's buckets, in its unit
 
     @property

@@ -54,12 +54,12 @@ class ScreenPlace:
     option: str = ""  #: option with which a command finds the proxy
 
 
-def lines(told: Watched, view: View, place: ScreenPlace) -> list[Text]:
+def lines(seen: Watched, view: View, place: ScreenPlace) -> list[Text]:
     """Return the screen's lines, at most ``place.height`` of them."""
-    head = [*_head(told, place), *_running(told, place)]
-    foot = [*_foot(told, view, place)]
+    head = [*_head(seen, place), *_running(seen, place)]
+    foot = [*_foot(seen, view, place)]
     room = None if place.height is None else max(3, place.height - len(head) - len(foot))
-    body = _turns(told, view, place, room) if view.is_opened else _list(told, view, place, room)
+    body = _turns(seen, view, place, room) if view.is_opened else _list(seen, view, place, room)
     if room is not None:
         body += [Text()] * (room - len(body))
     shown = head + body[:room] + foot
@@ -90,8 +90,8 @@ def label(row: Json) -> str:
     return visible(Session(str(row["client"]), str(row["session"])).label)
 
 
-def _head(told: Watched, place: ScreenPlace) -> Iterator[Text]:
-    data = told.data
+def _head(seen: Watched, place: ScreenPlace) -> Iterator[Text]:
+    data = seen.data
     upstream = data.get("upstream") or {}
     server = (upstream.get("server") or {}).get("summary") or ""
     where = f"{place.url} → {upstream['url']}" if upstream else place.url
@@ -99,8 +99,8 @@ def _head(told: Watched, place: ScreenPlace) -> Iterator[Text]:
     state = upstream.get("state", "").removeprefix("unknown")
     title.append(f"  {visible(' '.join(filter(None, (server, state))))}", "dim not bold")
     yield title
-    if told.trouble:
-        yield Text(f"! {visible(told.trouble)}", "bold red")
+    if seen.trouble:
+        yield Text(f"! {visible(seen.trouble)}", "bold red")
     if data:
         yield _verdict(data, place)
 
@@ -113,13 +113,13 @@ def _verdict(data: Json, place: ScreenPlace) -> Text:
         if without is not None:
             line.append(f", directly ≈{share(without)}", "default not bold")
     sums = data["overview"]["sums"]
-    told = f"  {counted(sums['breaks'], 'break')}" if sums["breaks"] else "  no breaks"
-    told += f", {count(sums['lost'])} tokens" if sums["lost"] else ""
-    return line.append(f"{told}  last {WINDOWS[place.window].name}", "dim not bold")
+    seen = f"  {counted(sums['breaks'], 'break')}" if sums["breaks"] else "  no breaks"
+    seen += f", {count(sums['lost'])} tokens" if sums["lost"] else ""
+    return line.append(f"{seen}  last {WINDOWS[place.window].name}", "dim not bold")
 
 
-def _running(told: Watched, place: ScreenPlace) -> Iterator[Text]:
-    prefills = _prefills(told)
+def _running(seen: Watched, place: ScreenPlace) -> Iterator[Text]:
+    prefills = _prefills(seen)
     for each in prefills[:_MOST_RUNNING]:
         other = visible(each.get("waits_for") or "")
         line = Text("reads  " if each["total"] else "waits  " if other else "runs   ", "dim")
@@ -138,19 +138,19 @@ def _running(told: Watched, place: ScreenPlace) -> Iterator[Text]:
         yield Text(f"       and {len(prefills) - _MOST_RUNNING} more requests", "dim")
 
 
-def _prefills(told: Watched) -> Sequence[Json]:
+def _prefills(seen: Watched) -> Sequence[Json]:
     """Return the running requests; none while the proxy does not report them."""
-    return () if told.trouble else told.data.get("prefills") or ()
+    return () if seen.trouble else seen.data.get("prefills") or ()
 
 
-def _list(told: Watched, view: View, place: ScreenPlace, room: int | None) -> list[Text]:
-    rows = ordered(told.page.get("conversations") or ())
+def _list(seen: Watched, view: View, place: ScreenPlace, room: int | None) -> list[Text]:
+    rows = ordered(seen.page.get("conversations") or ())
     when = WINDOWS[place.window].name
     if not rows:
         said = _NOT_FOUND.format(when, view.search) if view.search else ""
-        said = said or (_NONE_YET.format(when, place.url) if told.data else "")
+        said = said or (_NONE_YET.format(when, place.url) if seen.data else "")
         return [Text(), Text(said)]
-    columns = _columns(told, place.width)
+    columns = _columns(seen, place.width)
     labels = [label(each) for each in rows]
     chosen = view.place([each["id"] for each in rows])
     first = 0 if room is None else max(0, min(chosen - (room - 2) // 2, len(rows) - (room - 2)))
@@ -165,8 +165,8 @@ def _list(told: Watched, view: View, place: ScreenPlace, room: int | None) -> li
     return shown
 
 
-def _columns(told: Watched, width: int) -> list[Column]:
-    now, running = told.data["now"], {each["conversation"] for each in _prefills(told)}
+def _columns(seen: Watched, width: int) -> list[Column]:
+    now, running = seen.data["now"], {each["conversation"] for each in _prefills(seen)}
 
     def last(row: Json) -> str:
         return "now" if row["id"] in running else span(max(0.0, now - row["last"]))
@@ -200,8 +200,8 @@ def _spark(prompts: Sequence[int]) -> str:
     return "".join(_BARS[min(7, 8 * each // (most + 1))] for each in prompts)
 
 
-def _turns(told: Watched, view: View, place: ScreenPlace, room: int | None) -> list[Text]:
-    one = told.one
+def _turns(seen: Watched, view: View, place: ScreenPlace, room: int | None) -> list[Text]:
+    one = seen.one
     if one is None or one["conversation"]["id"] != view.opened:
         return [Text(), Text("asking for its turns …")]
     about = one["conversation"]
@@ -261,18 +261,18 @@ def _line(name: str, columns: Sequence[Column], width: int, row: Json | None = N
     return text
 
 
-def _foot(told: Watched, view: View, place: ScreenPlace) -> Iterator[Text]:
-    if told.breaks:
+def _foot(seen: Watched, view: View, place: ScreenPlace) -> Iterator[Text]:
+    if seen.breaks:
         yield Text()
         yield Text("Last breaks", "dim")
-    for each in told.breaks:
+    for each in seen.breaks:
         yield from _break(each, place)
     if place.height is None:
         return
     yield Text()
     if view.is_typing or view.search:
         yield Text(f"/{visible(view.search)}{'▏' if view.is_typing else ''}", "bold")
-    shown, total = len(told.page.get("conversations") or ()), told.page.get("count") or 0
+    shown, total = len(seen.page.get("conversations") or ()), seen.page.get("count") or 0
     more = f"   {shown} of {total:,} conversations" if shown < total else ""
     yield Text((_OPENED_KEYS if view.is_opened else _KEYS) + more, "dim")
 

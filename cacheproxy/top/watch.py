@@ -54,9 +54,9 @@ class Watcher:
 
     def all(self) -> Watched:
         """Read all pages once; raises CommandError."""
-        return self.told(self._ask(f"{_PAGES}data?window={self.window}"), "", None)
+        return self.watched(self._ask(f"{_PAGES}data?window={self.window}"), "", None)
 
-    def told(self, data: Json, search: str, opened: str | None) -> Watched:
+    def watched(self, data: Json, search: str, opened: str | None) -> Watched:
         """Read the pages that go with ``data``, the figures; raises CommandError.
 
         ``search``: text in a conversation's names; ``opened``: id of the opened conversation.
@@ -91,10 +91,10 @@ class Watcher:
 
 
 class Watch:
-    """Keeps ``told`` up to date; calls ``changed``, in a thread of its own, after each update."""
+    """Keeps ``latest`` up to date; calls ``changed``, in a thread of its own, after each update."""
 
     def __init__(self, site: Site, teller: Watcher, changed: Callable[[], None]) -> None:
-        self.told = Watched(trouble=f"Asking {site.url} …")
+        self.latest = Watched(trouble=f"Asking {site.url} …")
         self._site = site
         self._teller = teller
         self._changed = changed
@@ -117,7 +117,7 @@ class Watch:
         self._now.set()
 
     def look(self, search: str, opened: str | None) -> None:
-        """Read these conversations from now on; see ``Watcher.told``."""
+        """Read these conversations from now on; see ``Watcher.watched``."""
         if (search, opened) != self._look:
             self._look = search, opened
             self._due.set()
@@ -144,7 +144,7 @@ class Watch:
 
     def _read(self) -> bool:
         """Read events until the stream ends; return whether figures came. Raises OSError."""
-        has_told = False
+        has_reported = False
         path = f"{_PAGES}live?window={self._teller.window}"
         with closing(self._site.connect(_SILENCE)) as connection:
             response = self._site.begin(connection, "GET", path, None)
@@ -153,13 +153,13 @@ class Watch:
                 raise CommandError(refused(answer, self._site.url))
             for name, text in events(response):
                 if name == "data":
-                    self._data, self._trouble, has_told = json.loads(text), "", True
+                    self._data, self._trouble, has_reported = json.loads(text), "", True
                 elif name == "trouble":
                     self._trouble = f"The proxy says: {json.loads(text)['why']}"
                 else:  # finished requests: their figures follow
                     continue
                 self._due.set()
-        return has_told
+        return has_reported
 
     def _ask(self) -> None:
         while not self._left.is_set():
@@ -167,12 +167,12 @@ class Watch:
             self._due.clear()
             self._now.clear()
             if self._trouble or not self._data:
-                self.told = replace(self.told, trouble=self._trouble or self.told.trouble)
+                self.latest = replace(self.latest, trouble=self._trouble or self.latest.trouble)
             else:
                 try:
-                    self.told = self._teller.told(self._data, *self._look)
+                    self.latest = self._teller.watched(self._data, *self._look)
                 except (CommandError, KeyError, TypeError, AttributeError) as error:
-                    self.told = replace(self.told, one=None, trouble=f"{error}")
+                    self.latest = replace(self.latest, one=None, trouble=f"{error}")
             self._changed()
             self._now.wait(_EVERY)
 

@@ -79,7 +79,7 @@ class Database:
         self._folder = folder
         self._path = folder / NAME
         self._jobs: deque[_Waiting] = deque()
-        self._held: deque[Job] = deque()
+        self._waiting: deque[Job] = deque()
         self._work = threading.Event()
         self._hurry = threading.Event()
         self._closed = False
@@ -89,7 +89,7 @@ class Database:
         self._memory: TotalsStore | None = None
         self._busy = False
         self._not_before = 0.0
-        self._told: dict[str, float] = {}
+        self._logged: dict[str, float] = {}
 
     def check(self) -> None:
         """Open the file once, so that an error is logged at the start. Blocks.
@@ -174,7 +174,7 @@ class Database:
             return self._file
         if self._memory is None:
             self._memory = InMemory()
-            for job in list(self._held)[-MOST:]:
+            for job in list(self._waiting)[-MOST:]:
                 self._do(self._memory, job)
             self._memory.flush()
         return self._memory
@@ -235,7 +235,7 @@ class Database:
             if is_of_the_file(error):
                 left = waiting[taken:]
                 done += [job for job, asker in left if asker is None]
-                self._held.extendleft(reversed(done))
+                self._waiting.extendleft(reversed(done))
                 self._jobs.extendleft(each for each in reversed(left) if each[1] is not None)
             else:
                 self.dropped += len(done)
@@ -252,10 +252,10 @@ class Database:
     def _taken(self, *, is_file: bool) -> list[_Waiting]:
         """Take the next jobs off the queues: for a file the queued ones first, in portions."""
         found: list[_Waiting] = []
-        if is_file and self._held:
-            portion = min(_PORTION, len(self._held))
-            found += ((self._held.popleft(), None) for _ in range(portion))
-            if self._held:
+        if is_file and self._waiting:
+            portion = min(_PORTION, len(self._waiting))
+            found += ((self._waiting.popleft(), None) for _ in range(portion))
+            if self._waiting:
                 self._hurry.set()
                 self._work.set()
                 return found
@@ -279,8 +279,8 @@ class Database:
 
     def _hold(self, jobs: list[Job]) -> None:
         """Queue ``jobs`` until the file is back, as many as there is room for."""
-        room = _MOST_WAITING - len(self._held)
-        self._held.extend(jobs[:room])
+        room = _MOST_WAITING - len(self._waiting)
+        self._waiting.extend(jobs[:room])
         if len(jobs) > room:
             self.dropped += len(jobs) - room
             self._tell(f"{_MOST_WAITING:,} requests wait for {self._path}: more are not counted")
@@ -307,7 +307,7 @@ class Database:
     def _write_last(self) -> None:
         """Write the queued jobs at the end; a process that has the file may be ending, too."""
         until = time.monotonic() + _LAST
-        while self._held:
+        while self._waiting:
             store = self._store()
             if store is self._file:
                 self._work_once(store)
@@ -317,14 +317,14 @@ class Database:
                 break
             else:
                 time.sleep(0.1)
-        if self._held:
-            self.dropped += len(self._held)
-            self._tell(f"{len(self._held):,} requests are not in the totals: {self.unkept}")
+        if self._waiting:
+            self.dropped += len(self._waiting)
+            self._tell(f"{len(self._waiting):,} requests are not in the totals: {self.unkept}")
 
     def _tell(self, text: str) -> None:
         now = time.monotonic()
-        if now - self._told.get(text, -_CALM) >= _CALM:
-            self._told[text] = now
+        if now - self._logged.get(text, -_CALM) >= _CALM:
+            self._logged[text] = now
             self._reactor.callFromThread(_log.warn, "{text}", text=text)
 
 

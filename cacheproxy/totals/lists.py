@@ -218,7 +218,7 @@ def conversations(
         condition += f" AND ({column}, id) < (:value, :row)"
     order = f"e.{column} DESC, e.id DESC"
     rows = f"SELECT * FROM sessions AS e WHERE {condition} ORDER BY {order} LIMIT :limit"  # noqa: S608
-    found = _kept(store, rows, scope, order)
+    found = _rows(store, rows, scope, order)
     following = None
     if len(found) > _PAGE:
         last = found[_PAGE - 1]
@@ -239,7 +239,7 @@ def conversation(store: TotalsStore, name: str, before: int | None = None) -> Js
     """
     client, _, session = name.partition("/")
     scope = {"client": client, "name": session, "limit": _BRANCHES}
-    for one in _kept(store, _ONE, scope):
+    for one in _rows(store, _ONE, scope):
         turns, more = _turns(store, one["row"], _TURNS, before)
         return {
             "conversation": _conversation(store, one),
@@ -250,13 +250,13 @@ def conversation(store: TotalsStore, name: str, before: int | None = None) -> Js
                     "conversation": _conversation(store, each),
                     "turns": _turns(store, each["row"], _BRANCH_TURNS)[0],
                 }
-                for each in _kept(store, _BRANCHES_OF, scope | {"root": one["row"]})
+                for each in _rows(store, _BRANCHES_OF, scope | {"root": one["row"]})
             ],
         }
     return None
 
 
-def _kept(store: TotalsStore, rows: str, scope: Json, order: str = "e.id") -> list[Json]:
+def _rows(store: TotalsStore, rows: str, scope: Json, order: str = "e.id") -> list[Json]:
     return store.shown(Shown.CONVERSATIONS, rows, scope, order)
 
 

@@ -53,7 +53,7 @@ NAMELESS = "the server's answer has a tool call without a name"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class AnswerContext:
     """The parts of a request that its answer depends on."""
 
     model: str = ""  #: model name that the client sent
@@ -95,7 +95,7 @@ class Asked:
 
 
 def stop_reason(
-    choice: dict[str, Any], asked: Asked, *, called: bool, refused: bool
+    choice: dict[str, Any], context: AnswerContext, *, called: bool, refused: bool
 ) -> tuple[str, str | None]:
     """Return (stop_reason, stop_sequence) for a choice that has ended.
 
@@ -114,7 +114,7 @@ def stop_reason(
     if called:
         return "tool_use", None
     for name in _STOPPED_BY:
-        if isinstance(choice.get(name), str) and choice[name] in asked.stops:
+        if isinstance(choice.get(name), str) and choice[name] in context.stops:
             return "stop_sequence", choice[name]
     return ("stop_sequence" if reason == "stop_sequence" else "end_turn"), None
 
@@ -143,7 +143,7 @@ class WholeAnswer:
     body: bytes  #: JSON text
 
 
-def message(value: Json, asked: Asked, spellings: Spellings) -> bytes:
+def message(value: Json, context: AnswerContext, spellings: Spellings) -> bytes:
     """Return the chat completion ``value`` as a message in JSON.
 
     Its blocks: thinking, text (a refusal is text), tool calls. ``input`` is the arguments' text as
@@ -164,10 +164,10 @@ def message(value: Json, asked: Asked, spellings: Spellings) -> bytes:
     texts = (plain_text(said.get("content")), refusal)
     content += ({"type": "text", "text": text} for text in texts if text)
     calls = _calls(said)
-    content += (_tool_use(call, number, asked, spellings) for number, call in enumerate(calls))
-    ended = stop_reason(choice, asked, called=bool(calls), refused=bool(refusal))
+    content += (_tool_use(call, number, context, spellings) for number, call in enumerate(calls))
+    ended = stop_reason(choice, context, called=bool(calls), refused=bool(refusal))
     usage = {"input_tokens": 0} | usage_for(usage_of(value))
-    return write(asked.message(value, content, ended, usage))
+    return write(context.message(value, content, ended, usage))
 
 
 def _calls(said: Json) -> list[Json]:
@@ -179,11 +179,11 @@ def _calls(said: Json) -> list[Json]:
     return found
 
 
-def _tool_use(call: Json, number: int, asked: Asked, spellings: Spellings) -> Json:
+def _tool_use(call: Json, number: int, context: AnswerContext, spellings: Spellings) -> Json:
     name, text = function_in(call.get("function"))
     if not name:
         raise TranslationError(NAMELESS)
-    call_id = asked.call_id(call.get("id"), number)
+    call_id = context.call_id(call.get("id"), number)
     given: Any = {}
     if is_object(text):
         spellings.keep(call_id, text)

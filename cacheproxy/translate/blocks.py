@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from cacheproxy.core.conversation.conversation import Spellings
-from cacheproxy.translate.answer import NAMELESS, Asked
+from cacheproxy.translate.answer import NAMELESS, AnswerContext
 from cacheproxy.translate.reading import TranslationError, is_object, write
 
 
@@ -62,8 +62,8 @@ class _Block:
 class Blocks:
     """The maker of content block events; its methods return those that can be sent now."""
 
-    def __init__(self, asked: Asked, spellings: Spellings) -> None:
-        self._asked = asked
+    def __init__(self, context: AnswerContext, spellings: Spellings) -> None:
+        self._context = context
         self._spellings = spellings
         self._queue: deque[_Block] = deque()
         self._calls: dict[int | None, _Block] = {}
@@ -92,7 +92,7 @@ class Blocks:
         """
         block = self._calls.get(index)
         if block is None or _is_another(block, call_id, name, counted=index is not None):
-            block = _Block(BlockKind.CALL, self._asked.call_id(call_id, self.called))
+            block = _Block(BlockKind.CALL, self._context.call_id(call_id, self.called))
             self.called += 1
             self._calls[index] = block
             self._queue.append(block)

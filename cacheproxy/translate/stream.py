@@ -10,7 +10,7 @@ from cacheproxy.core.conversation.conversation import Spellings
 from cacheproxy.core.conversation.usage import Usage, usage_of
 from cacheproxy.core.dialects.stream import CUT, is_error
 from cacheproxy.core.http1.sse import Event, EventReader
-from cacheproxy.translate.answer import Asked, error_event, stop_reason, usage_for
+from cacheproxy.translate.answer import AnswerContext, error_event, stop_reason, usage_for
 from cacheproxy.translate.blocks import BlockKind, Blocks
 from cacheproxy.translate.reading import (
     Json,
@@ -69,11 +69,11 @@ class MessageStream:
     the events before it.
     """
 
-    def __init__(self, asked: Asked, spellings: Spellings) -> None:
-        self._asked = asked
+    def __init__(self, context: AnswerContext, spellings: Spellings) -> None:
+        self._context = context
         self._events = EventReader()
         self._comments = CommentFinder()
-        self._blocks = Blocks(asked, spellings)
+        self._blocks = Blocks(context, spellings)
         self._has_begun = False
         self._is_over = False
         """Whether the answer has ended, by its last event or an ``error`` event."""
@@ -140,7 +140,7 @@ class MessageStream:
             raise TranslationError(CUT)
         self._is_over = True
         reason, sequence = stop_reason(
-            self._last, self._asked, called=bool(self._blocks.called), refused=self._refused
+            self._last, self._context, called=bool(self._blocks.called), refused=self._refused
         )
         delta = {"stop_reason": reason, "stop_sequence": sequence}
         last = {"type": "message_delta", "delta": delta, "usage": usage_for(self._usage)}
@@ -180,7 +180,7 @@ class MessageStream:
 
     def _start(self, value: Json) -> bytes:
         usage = {"input_tokens": 0, "output_tokens": 0}
-        message = self._asked.message(value, [], (None, None), usage)
+        message = self._context.message(value, [], (None, None), usage)
         return _named(b"message_start", {"type": "message_start", "message": message})
 
 

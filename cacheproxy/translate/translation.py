@@ -14,7 +14,7 @@ from cacheproxy.core.conversation.conversation import Spellings
 from cacheproxy.core.dialects.dialects import VERSION_HEADERS
 from cacheproxy.core.dialects.stream import is_error
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.translate.answer import Asked, WholeAnswer, error_answer, message
+from cacheproxy.translate.answer import AnswerContext, WholeAnswer, error_answer, message
 from cacheproxy.translate.reading import Json, TranslationError, read, write
 from cacheproxy.translate.request import chat_headers, chat_request
 from cacheproxy.translate.stream import MessageStream
@@ -22,7 +22,7 @@ from cacheproxy.translate.stream import MessageStream
 _UNKNOWN = "1970-01-01T00:00:00Z"
 """Release date if it is unknown: "an epoch value", by Anthropic's API reference."""
 _NO_LIST = "the server's answer is no list of models"
-_KEPT = ("messages", "tools", "tool_choice", "chat_template_kwargs", "reasoning_effort", "model")
+_SHOWN = ("messages", "tools", "tool_choice", "chat_template_kwargs", "reasoning_effort", "model")
 """Members that a template sees. ``response_format`` and the like only bind the answer."""
 
 
@@ -40,7 +40,7 @@ class MessagesToChat:
         self._spellings = spellings if spellings is not None else Spellings()
         self.sent = chat_request(request, self._spellings)
         asked = request.json or {}
-        self._asked = Asked(
+        self._context = AnswerContext(
             model=asked.get("model") or "",
             stops=tuple(asked.get("stop_sequences") or ()),
             body=self.sent.body,
@@ -58,11 +58,11 @@ class MessagesToChat:
             return error_answer(status, body)
         if not isinstance(value, dict):
             raise TranslationError("the server's answer is not a JSON object")
-        return WholeAnswer(status, message(value, self._asked, self._spellings))
+        return WholeAnswer(status, message(value, self._context, self._spellings))
 
     def stream(self) -> MessageStream:
         """Return the transform of the server's streamed answer."""
-        return MessageStream(self._asked, self._spellings)
+        return MessageStream(self._context, self._spellings)
 
 
 def asks_for_list(request: Request) -> bool:
@@ -149,7 +149,7 @@ def chat_of(request: Request) -> dict[str, Any] | None:
         return None
     if body is None or not isinstance(body.get("messages"), list):
         return None
-    return {name: body[name] for name in _KEPT if body.get(name) is not None}
+    return {name: body[name] for name in _SHOWN if body.get(name) is not None}
 
 
 def _chat(request: Request) -> dict[str, Any] | None:

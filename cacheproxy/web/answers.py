@@ -133,7 +133,7 @@ def _crowd(profile: Profile, seen: SeenCrowd) -> Iterator[Json]:
     setting = for_crowd(seen.crowd, profile.memory) if for_crowd is not None else None
     if setting is not None:
         about = "about " if seen.crowd is Crowd.TOGETHER else ""  # heads' tokens are estimated
-        why = f"{kind.called}: {setting.says}. In the last {span(seen.seconds)} "
+        why = f"{kind.called}: {setting.text}. In the last {span(seen.seconds)} "
         why += f"it would have saved at most {about}{seen.lost:,} tokens"
         yield _card("crowd", f"{_CROWDS[seen.crowd]} ({seen.conversations})", why)
 
@@ -170,7 +170,7 @@ def _server(profile: Profile, look: Look | None, sums: Mapping[str, Any]) -> Ite
         yield _card("upstream-strange", "Name the model server", why)
     caching, metrics = kind.settings.caching, kind.settings.metrics
     if profile.reuses is False and caching is not None:
-        yield _card("prompt-cache", f"Switch on {kind.called}'s prompt cache", caching.says)
+        yield _card("prompt-cache", f"Switch on {kind.called}'s prompt cache", caching.text)
     is_unmeasured = sums["prompt"] and not (sums["reused"] or sums["evaluated"])
     flag = profile.flag or kind.settings.reports
     if flag and is_unmeasured:

@@ -164,7 +164,7 @@ class ExchangePages:
         return {
             "rule": ", ".join(dict.fromkeys(names)),
             "toml": "\n".join(cure.tables),
-            "tried": " ".join(one.won.says for one in cure.found if one.won is not None) or None,
+            "tried": " ".join(one.won.text for one in cure.found if one.won is not None) or None,
             "file": cure.file,
             "command": f"cacheproxy diagnose {cure.number} --propose --apply{self.option()}",
             "applicable": why is None,

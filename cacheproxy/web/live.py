@@ -165,17 +165,17 @@ class Live:
             for page in tuple(self._pages):
                 if not page.missed:
                     page.write(event)
-        late = {page for page in self._pages if page.missed and page.paused_at is None}
-        if late:
+        slow = {page for page in self._pages if page.missed and page.paused_at is None}
+        if slow:
             rows = await self._dashboard.last()
             event = _event("requests", {"all": True, "requests": rows})
-            for page in late & self._pages:
+            for page in slow & self._pages:
                 page.missed = False
                 page.write(event)
         for window in sorted({page.window for page in self._pages}):
-            await self._tell_window(window, late)
+            await self._tell_window(window, slow)
 
-    async def _tell_window(self, window: str, late: set[_Page]) -> None:
+    async def _tell_window(self, window: str, slow: set[_Page]) -> None:
         now = self.clock.seconds()
         age = now - self._sent.get(window, -_STALE)
         changes = self._changes + self._dashboard.latest.changes
@@ -184,14 +184,14 @@ class Live:
         told = {
             page
             for page in self._pages
-            if page.window == window and (due or page in late)
+            if page.window == window and (due or page in slow)
         }  # fmt: skip
         if not told:
             return
         if due:
             self._shown[window] = changes
             self._sent[window] = now
-        age = 0.0 if told & late else _AGES.get(window, 0.0)
+        age = 0.0 if told & slow else _AGES.get(window, 0.0)
         event = _event("data", await self._dashboard.snapshot(window, age))
         for page in told & self._pages:
             page.write(event)

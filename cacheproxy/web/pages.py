@@ -354,12 +354,12 @@ class Prompts:
     def __init__(self) -> None:
         self.configured = False
         self.access = Access()
-        self._asked: bool | None = None
+        self._chosen: bool | None = None
 
     @property
     def on(self) -> bool:
         """Whether prompts are shown."""
-        return self.configured if self._asked is None else self._asked
+        return self.configured if self._chosen is None else self._chosen
 
     def why_not(self, request: Request) -> str | None:
         """Return why this client may neither see prompts nor change settings; None if it may."""
@@ -376,7 +376,7 @@ class Prompts:
         """Answer POST ``{"show": true}``: show prompts from now on; false hides them."""
 
         async def show() -> Answer:
-            self._asked = wanted
+            self._chosen = wanted
             return {"show": self.on}
 
         try:

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from cacheproxy.alarm.alarming import NotToldError, notify
+from cacheproxy.alarm.alarming import UnsentError, notify
 from tests.proxy.harness import TIMEOUT
 
 pytestmark = pytest.mark.slow
@@ -24,7 +24,7 @@ def test_where_nobody_shows_them_that_is_said(bus, monkeypatch, address, says):
     monkeypatch.setenv("DBUS_SESSION_BUS_ADDRESS", bus if address == "the bus" else address or "")
     if address is None:
         monkeypatch.delenv("DBUS_SESSION_BUS_ADDRESS")
-    with pytest.raises(NotToldError, match=f"^{says}"):
+    with pytest.raises(UnsentError, match=f"^{says}"):
         notify("title", "text", "linux")
 
 
@@ -50,7 +50,7 @@ def test_macos_gets_texts_as_arguments(tmp_path, monkeypatch, code):
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     title, text = '-e x" & (do shell script "true") & "', "-e $(true) `true`"
     if code:
-        with pytest.raises(NotToldError, match="osascript ended with 1"):
+        with pytest.raises(UnsentError, match="osascript ended with 1"):
             notify(title, text, "darwin")
     else:
         notify(title, text, "darwin")
@@ -64,7 +64,7 @@ def test_macos_gets_texts_as_arguments(tmp_path, monkeypatch, code):
 
 def test_without_the_extra_it_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "jeepney", None)
-    with pytest.raises(NotToldError, match=r"^notifications need jeepney: pip install jeepney$"):
+    with pytest.raises(UnsentError, match=r"^notifications need jeepney: pip install jeepney$"):
         notify("title", "text", "linux")
 
 
@@ -73,5 +73,5 @@ def test_without_the_extra_it_says_how_to_get_it(monkeypatch):
 )
 def test_where_there_is_no_way_that_is_said(monkeypatch, platform, says):
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(NotToldError, match=says):
+    with pytest.raises(UnsentError, match=says):
         notify("title", "text", platform)

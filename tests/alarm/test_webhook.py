@@ -12,7 +12,7 @@ from twisted.internet.error import ConnectionRefusedError as Refused
 from twisted.internet.testing import MemoryReactorClock, StringTransport
 from twisted.python.failure import Failure
 
-from cacheproxy.alarm.alarming import Alarming, AlarmWay, NotToldError
+from cacheproxy.alarm.alarming import Alarming, AlarmWay, UnsentError
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Judgement, Reason, TokenCount, Verdict
 from cacheproxy.tables import AlarmTable
@@ -181,7 +181,7 @@ def test_one_that_fails_at_once_is_no_end(troubles):
 
     async def tell(alarm):
         told.append(alarm)
-        raise (NotToldError("no such place"), ValueError("a URL"))[len(told) - 1]
+        raise (UnsentError("no such place"), ValueError("a URL"))[len(told) - 1]
 
     way = AlarmWay("webhook", tell)
     way.put("first")

@@ -10,7 +10,7 @@ from cacheproxy.child.process import ChildProxy
 from cacheproxy.config import Config
 from cacheproxy.core.kinds.status import Slot
 from cacheproxy.doctor.examine import Inputs, examine
-from cacheproxy.doctor.guard import at_stake, kept
+from cacheproxy.doctor.guard import at_stake, prompts_stay
 from cacheproxy.doctor.record import NO_RECORD
 from cacheproxy.doctor.report import Working, conclude
 from cacheproxy.http_client import Site

@@ -219,15 +219,15 @@ STRANGE = [[5, {}], [{"number": "x", "usage": 5, "wall": None, "turn": True}], {
 
 
 @pytest.mark.parametrize(
-    ("answer", "is_kept"),
+    ("answer", "remembers"),
     [
         *((one, False) for one in ((404, {}), "text", {"exchanges": 5}, 7, None)),
         *((one, True) for one in STRANGE),
     ],
 )
-def test_a_page_that_is_no_record(kept, answer, is_kept):
+def test_a_page_that_is_no_record(kept, answer, remembers):
     found = kept(answer, is_page=True)
-    assert (found.rows, found.is_kept) == ((), is_kept)
+    assert (found.rows, found.remembers) == ((), remembers)
 
 
 def test_who_is_failing():

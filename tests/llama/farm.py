@@ -34,7 +34,7 @@ class Farm(ServerProcess):
         given = folder / "templates.json"
         given.write_text(json.dumps(dict(templates)))
         env = {**os.environ, "OMP_WAIT_POLICY": "passive", "LLAMA_SERVER_SLOTS_DEBUG": "1"}
-        super().__init__(["tests.llama.farm", str(model), str(given)], env, says=True)
+        super().__init__(["tests.llama.farm", str(model), str(given)], env, is_piped=True)
 
     def _announced(self) -> str:
         alarm = threading.Timer(START_SECONDS, self._process.kill)

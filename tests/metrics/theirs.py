@@ -16,7 +16,7 @@ class Theirs:
         self.registry = CollectorRegistry()
         self._of = {}
         for row in COUNTED:
-            arguments = (row.name, row.says, row.labels)
+            arguments = (row.name, row.help, row.labels)
             self._of[row.name] = (
                 prometheus_client.Histogram(*arguments, registry=self.registry, buckets=row.buckets)
                 if row.buckets

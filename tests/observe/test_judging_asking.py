@@ -10,7 +10,7 @@ from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Basis, Judgement, Reason, Rewrite, Sign
 from cacheproxy.core.judge.evidence import Proof
 from cacheproxy.core.kinds.belief import MEMORY, TAKEN
-from cacheproxy.core.kinds.profile import Memory, MemoryKind, says
+from cacheproxy.core.kinds.profile import Memory, MemoryKind, described
 from cacheproxy.core.kinds.status import (
     Look,
     MetricsPage,
@@ -152,7 +152,7 @@ def test_a_checkpoint_is_believed_where_nothing_else_can_have_had_the_slot(
     """The pages show the slot before and behind the turn, and that nothing else was read."""
     server, verdict = lost_with(asking, delivered, (BEFORE, AFTER), reused, shared)
     assert server.profile.memory.kind is MemoryKind.CHECKPOINTED
-    assert says(server.profile)["memory"].startswith(
+    assert described(server.profile)["memory"].startswith(
         "the server can only go back to its checkpoints (less was reused than stayed equal, "
         "with nothing else in the slot: seen once, last "
     )
@@ -252,7 +252,7 @@ def test_the_next_turn_asks_again_after_a_question_that_failed(asking, delivered
 
 def test_no_more_wait_than_may(asking, delivered, monkeypatch, failures):
     """The question that has kept them waiting is given up."""
-    monkeypatch.setattr(module, "_MOST_HELD", 3)
+    monkeypatch.setattr(module, "_MOST_PENDING", 3)
     *lines, sixth = conversation((*LOSES, Usage(1080, 1060), Usage(1100, 1080)))
     server = asked(asking, (), Server(), turns=lines)
     assert order(delivered) == [("s", 1), ("s", 2)]
@@ -267,7 +267,7 @@ def test_no_more_wait_than_may(asking, delivered, monkeypatch, failures):
 def test_what_still_asks_behind_a_question_that_was_given_up_goes_on_waiting(
     asking, delivered, monkeypatch
 ):
-    monkeypatch.setattr(module, "_MOST_HELD", 2)
+    monkeypatch.setattr(module, "_MOST_PENDING", 2)
     server = asked(asking, (*LOSES[:3], Usage(1060, 0), Usage(1080, 0)), Server())
     assert order(delivered) == [("s", 1), ("s", 2), ("s", 3)]
     for waiting in [rest[-1] for name, *rest in server.asked if name == "prove"][1:]:

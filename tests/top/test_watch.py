@@ -47,10 +47,10 @@ def test_breaks_are_asked_for_when_there_is_a_new_one():
     assert [each["known"] for each in told.breaks] == [{"phrase": "the latest"}, {}, {}]
     assert (told.page, told.one, told.trouble) == (PAGE, None, "")
     pages.asked.clear()
-    assert teller.told(told.data, "", None).breaks == told.breaks
+    assert teller.watched(told.data, "", None).breaks == told.breaks
     assert pages.asked == ["/_cacheproxy/conversations?window=1h&search="]
     pages.asked.clear()
-    teller.told(told.data | {"last_break": {"number": 16}}, "", None)
+    teller.watched(told.data | {"last_break": {"number": 16}}, "", None)
     assert sum("/break/15" in path for path in pages.asked) == 0
 
 
@@ -59,10 +59,10 @@ def test_what_is_known_of_breaks_is_asked_again_once_other_rules_are_on():
     pages = Pages(**{"break/15": BREAK["known"]})
     teller = Watcher(pages, "1h")
     data = DATA | {"last_break": {"number": 15}, "rules": []}
-    assert teller.told(data, "", None).breaks[0]["known"]["cure"]["applied"] is False
+    assert teller.watched(data, "", None).breaks[0]["known"]["cure"]["applied"] is False
     cured = {"cure": BREAK["known"]["cure"] | {"applied": True}}
     pages.known["break/15"] = cured
-    assert teller.told(data | {"rules": ["date-1"]}, "", None).breaks[0]["known"] == cured
+    assert teller.watched(data | {"rules": ["date-1"]}, "", None).breaks[0]["known"] == cured
 
 
 def test_breaks_before_the_window_are_not_told():
@@ -71,12 +71,12 @@ def test_breaks_before_the_window_are_not_told():
     told = teller.all()
     assert [each["at"] for each in told.breaks] == [BREAK["at"]]
     later = {"last_break": None, "overview": {"start": NOW}}
-    assert teller.told(told.data | later, "", None).breaks == ()
+    assert teller.watched(told.data | later, "", None).breaks == ()
 
 
 def test_names_are_sent_as_they_are():
     pages = Pages(**{"conversations/a%2Fb%20%3F%23": {"conversation": {}}})
-    told = Watcher(pages, "24h").told(DATA | {"last_break": None}, "x&y", "a/b ?#")
+    told = Watcher(pages, "24h").watched(DATA | {"last_break": None}, "x&y", "a/b ?#")
     assert told.one == {"conversation": {}}
     assert pages.asked[0] == "/_cacheproxy/conversations?window=24h&search=x%26y"
 
@@ -88,12 +88,12 @@ def watched(url, pages):
     watch = Watch(Site(url), Watcher(pages, "1h"), changed.set)
 
     def told(is_wanted):
-        while not is_wanted(watch.told):
-            assert changed.wait(TIMEOUT), watch.told
+        while not is_wanted(watch.latest):
+            assert changed.wait(TIMEOUT), watch.latest
             changed.clear()
-        return watch.told
+        return watch.latest
 
-    assert watch.told == Watched(trouble=f"Asking {url} …")
+    assert watch.latest == Watched(trouble=f"Asking {url} …")
     with watch:
         yield watch, told
 

@@ -15,7 +15,7 @@ from cacheproxy.record.exchange import Exchange
 from .builders import keep, record, store_in
 
 PACKAGE = Path(cacheproxy.__file__).parent
-OUTPUT = '    KeptColumn("output", _ROWS, NUMBER, "exchange.usage.output", sums=True),\n'
+OUTPUT = '    DataColumn("output", _ROWS, NUMBER, "exchange.usage.output", sums=True),\n'
 WRITTEN = OUTPUT.replace("output", "written")
 ASKED = """
 import json, sys

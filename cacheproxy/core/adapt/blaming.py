@@ -25,7 +25,7 @@ _ABOUT = re.compile(
     + _TEMPLATE,
     re.IGNORECASE | re.DOTALL,
 )
-_SAYS = (
+_LEVELS = (
     (Level.PATTERNS, re.compile(r"\bpattern\b|\bregex|\bformat\b(?!ion)", re.IGNORECASE)),
     (
         Level.BOUNDS,
@@ -82,7 +82,7 @@ def is_about_schemas(refusal: Refusal) -> bool:
 def level_said(refusal: Refusal) -> int:
     """Return the least level that may heal by the refusal's words, 0 if they name none."""
     words = _IN_POINTERS.sub("", refusal.words[:_LOOKED_AT])
-    return next((level for level, pattern in _SAYS if pattern.search(words)), 0)
+    return next((level for level, pattern in _LEVELS if pattern.search(words)), 0)
 
 
 def kinds_refused(refusal: Refusal, request: Request, facts: Remembered) -> Facts:

@@ -33,7 +33,7 @@ _JOINED = "joined with the message beside it"
 WHY = "late system message sent as a user message, in its place"
 """Reason of exactly one edit for each placed message: the edits are counted by it."""
 _MARKED = "marked as a reminder"
-_KEPT = frozenset({"role", "content", "type", "id", "status", "images"})
+_JOINABLE = frozenset({"role", "content", "type", "id", "status", "images"})
 """Members that a user message may have, in any dialect."""
 
 
@@ -278,5 +278,5 @@ def become_user(pointer: str, item: Json) -> Iterator[Edit]:
     """Yield the edits that change the role, and remove members that a user message has not."""
     yield Edit(f"{pointer}/role", "user", WHY)
     for key in item:
-        if key not in _KEPT:
+        if key not in _JOINABLE:
             yield Edit(pointer + to_pointer((key,)), REMOVE, "which no user message has")

@@ -162,7 +162,7 @@ class LateMessages(Learning):
 
     def says(self, remembered: Remembered) -> str:
         """Return the server's treatment of late messages and the remedy, for people."""
-        return f"upstream {remembered[()].says}" if () in remembered else ""
+        return f"upstream {remembered[()].text}" if () in remembered else ""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the placement learned last, as plain values for a page."""

@@ -46,8 +46,8 @@ def overflow_answer(
     if dialect.head_in_blocks:
         if status == 400 and _MESSAGES.search(words):
             return None
-        told = too_long(status, {"code": refusal.code}, words)
-        return None if told is None else _json(dialect, _behind(told, words))
+        explained = too_long(status, {"code": refusal.code}, words)
+        return None if explained is None else _json(dialect, _behind(explained, words))
     if dialect.is_itemised and streams:
         message = _behind(_WINDOW.format("adjust your input"), words)
         return OverflowAnswer(200, _EVENTS, dialect.deferred_error(400, message, False))
@@ -75,8 +75,8 @@ def _chat(words: str) -> str:
     return f"{most}{counted}. Please reduce the length of the {what}."
 
 
-def _behind(told: str, words: str) -> str:
-    return told if words in told else f"{told} (the model server: {words})"
+def _behind(explained: str, words: str) -> str:
+    return explained if words in explained else f"{explained} (the model server: {words})"
 
 
 def _json(dialect: Dialect, message: str) -> OverflowAnswer:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from cacheproxy.core.dialects.content import SYSTEM_ROLES, Call, calls_in, is_text
 from cacheproxy.core.dialects.dialect import Dialect, Json
-from cacheproxy.core.prompt.reminder import merged, says_something
+from cacheproxy.core.prompt.reminder import has_text, merged
 
 NO_RESULT = "(No result was recorded.)"
 NO_CALL = "(The result of a tool whose call is not shown:)"
@@ -125,7 +125,7 @@ def with_words(items: list[HistoryItem], dialect: Dialect) -> list[HistoryItem]:
         value, content = item.value, item.value.get("content")
         if value.get("role") not in ("user", "assistant") or value.get("tool_calls"):
             pass
-        elif not says_something(content):
+        elif not has_text(content):
             role = str(value["role"])
             value = value | {"content": said(dialect, role, [EMPTY])["content"]}
         elif isinstance(content, list) and any(map(_is_empty, content)):

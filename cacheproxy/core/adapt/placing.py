@@ -30,7 +30,7 @@ from cacheproxy.core.document.document import Document, Splice
 from cacheproxy.core.document.edits import REMOVE, Edit, encode, splice, splices_of
 from cacheproxy.core.document.pointer import parse_pattern, to_pointer
 from cacheproxy.core.kinds.placement import ROLES, Placement
-from cacheproxy.core.prompt.reminder import CLOSE, OPEN, says_something
+from cacheproxy.core.prompt.reminder import CLOSE, OPEN, has_text
 from cacheproxy.core.prompt.request import Request, messages_of
 
 _EMPTY = "late system message without any text left out"
@@ -127,7 +127,7 @@ def _needed(
         # What leads behind one that becomes the user's leads no more.
         if not placement.moves(role, leads=leads and not moved, behind=is_behind):
             continue
-        says = says_something(content) or items[number].get("images")
+        says = has_text(content) or items[number].get("images")
         (moved if says else gone).add(number)
     return moved, gone
 

@@ -23,7 +23,7 @@ from cacheproxy.core.prompt.request import Headers, Request
 
 WITHHELD = "(not shown: it repeats the request)"
 """Text in place of a message that must not be logged."""
-_KEPT = 8 << 10
+_MOST_READ = 8 << 10
 """Bytes of a message that are read, at most."""
 _LOOKED_AT = 400
 """Characters of a message from which the line is made."""
@@ -52,8 +52,8 @@ def read(status: int, body: bytes) -> Refusal:
     text = body[:LARGEST].decode("utf-8", "replace")
     value = parsed(text.strip(), strict=False)
     words = "\n".join(_messages(value, every=True)) or text
-    if len(words) > _KEPT:  # llama-server: the template, and behind it what it has to say
-        words = f"{words[: _KEPT // 2]}\n{words[-_KEPT // 2 :]}"
+    if len(words) > _MOST_READ:  # llama-server: the template, and behind it what it has to say
+        words = f"{words[: _MOST_READ // 2]}\n{words[-_MOST_READ // 2 :]}"
     return Refusal(status, words, _code(value), next(_paths(value), ()))
 
 
@@ -90,19 +90,19 @@ class ErrorReader:
     def __init__(self, headers: Headers, keys: frozenset[bytes] = frozenset()) -> None:
         self._headers = headers
         self._keys = keys
-        self._kept = bytearray()
+        self._body = bytearray()
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes of the body."""
-        if len(self._kept) < _KEPT:
-            self._kept += data[: _KEPT - len(self._kept)]
+        if len(self._body) < _MOST_READ:
+            self._body += data[: _MOST_READ - len(self._body)]
 
     def said(self, *requests: Request) -> str | None:
         """Return the message without text of ``requests``, or WITHHELD; None if there is none.
 
         ``requests``: the request as it came, and as it went upstream.
         """
-        body = decoded(bytes(self._kept), self._headers)[:_KEPT]
+        body = decoded(bytes(self._body), self._headers)[:_MOST_READ]
         raw = _message_in(body.decode("utf-8", "replace"))
         return None if raw is None else _fit_to_show(raw, requests, self._keys)
 

@@ -34,7 +34,7 @@ from cacheproxy.core.template.rendering import KEEPERS
 
 NAME = "kept-thinking"
 """Name under which its edits are reported and counted, among the rules."""
-ASKED = "the template is asked to keep earlier reasoning"
+BY_TEMPLATE = "the template is asked to keep earlier reasoning"
 GIVEN = "reasoning of the model that the client had dropped"
 AUTO, YES, NO = "auto", "yes", "no"
 SETTINGS = (AUTO, YES, NO)
@@ -79,7 +79,7 @@ def way_of(
     thinking, word = profile.thoughts, profile.thoughts.asked_by
     if setting == NO or request.dialect is None or request.dialect.reasoning is None:
         return None
-    begun = None if thoughts is None else thoughts.asked_by
+    begun = None if thoughts is None else thoughts.switch
     if (thinking.way is Thinking.UNKNOWN and begun is None) or not _leaves_it(request):
         return None
     if thinking.way is Thinking.UNKNOWN:  # the server was restarted, and has not told yet
@@ -111,7 +111,7 @@ class KeptNeed(Need):
 
     sources: Sources | None = None  #: sources of the reasoning
     places: Mapping[int, int] = field(default_factory=dict)  #: places of it, by message index
-    asked: int | None = None
+    thought_key: int | None = None
     """Place of the coming answer, see ``place_of``; None if none is expected."""
 
 
@@ -145,7 +145,7 @@ class KeptThinking(Learning):
             return None
         profile, known = self._server.profile, self._store.conversation(turn.session)
         may = may_remember(setting, profile)
-        if not may and (known is None or known.thoughts.asked_by is None):
+        if not may and (known is None or known.thoughts.switch is None):
             return None
         if not self._server.is_rendered(request):
             return None
@@ -157,7 +157,7 @@ class KeptThinking(Learning):
         if way is None and not (begins and may):
             return None
         if way is not None and begins:
-            thoughts.asked_by = next(iter(way), None)
+            thoughts.switch = next(iter(way), None)
         return {(): Sources(way, thoughts, turn.kin)}
 
     def needed(self, request: Request, remembered: Remembered) -> Need | None:
@@ -165,8 +165,8 @@ class KeptThinking(Learning):
         sources: Sources = remembered[()]
         if request.document is None:
             return None
-        places, asked = _places(request, sources.thoughts, sources.kin)
-        return KeptNeed({}, sources, places, asked)
+        places, thought_key = _places(request, sources.thoughts, sources.kin)
+        return KeptNeed({}, sources, places, thought_key)
 
     def edits(self, request: Request, need: Need) -> Edited:
         """Return ``request`` with its reasoning put back, and the template's switch set."""
@@ -174,7 +174,7 @@ class KeptThinking(Learning):
         sources, document = need.sources, request.document
         if sources is None or sources.way is None or document is None:
             return Edited(request)
-        edits = [*_asked(request, sources.way)]
+        edits = [*_switched(request, sources.way)]
         splices = splices_of(document, edits)
         for edit, more in _given(request, document, need.places, sources.thoughts):
             edits.append(edit)
@@ -192,14 +192,14 @@ class KeptThinking(Learning):
 
     def says(self, remembered: Remembered) -> str:  # noqa: ARG002
         """Return the template's treatment of reasoning and the remedy, for people."""
-        does = says(self._setting, self._server.profile)
+        does = described(self._setting, self._server.profile)
         return f"template {does}" if does else ""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the treatment of earlier reasoning, as plain values for a page."""
         setting, profile = self._setting, self._server.profile
         is_on = may_keep(setting, profile)
-        return {"setting": setting, "on": is_on, "says": says(setting, profile)}
+        return {"setting": setting, "on": is_on, "says": described(setting, profile)}
 
 
 def _places(
@@ -265,23 +265,23 @@ def _may_begin(request: Request) -> bool:
     template drops the reasoning of the turn before.
     """
     _, messages = messages_of(request)
-    asked = [number for number, item in enumerate(messages) if _is_asked(item)]
-    return len(asked) <= 1 or asked[-1] == len(messages) - 1
+    spoken = [number for number, item in enumerate(messages) if _is_spoken(item)]
+    return len(spoken) <= 1 or spoken[-1] == len(messages) - 1
 
 
-def _is_asked(item: dict[str, Any]) -> bool:
+def _is_spoken(item: dict[str, Any]) -> bool:
     """Whether the user speaks in ``item``; results of tools stand in user messages, too."""
     blocks = [block for block in blocks_of(item.get("content")) if isinstance(block, dict)]
     return item.get("role") == "user" and (not blocks or blocks[-1].get("type") != "tool_result")
 
 
-def _asked(request: Request, way: KeepingWay) -> Iterator[Edit]:
+def _switched(request: Request, way: KeepingWay) -> Iterator[Edit]:
     body = request.json or {}
     for name, value in way:
         if _KWARGS not in body:
-            yield Edit(f"/{_KWARGS}", {name: value}, ASKED, adds=True)
+            yield Edit(f"/{_KWARGS}", {name: value}, BY_TEMPLATE, adds=True)
         elif name not in body[_KWARGS]:
-            yield Edit(f"/{_KWARGS}/{name}", value, ASKED, adds=True)
+            yield Edit(f"/{_KWARGS}/{name}", value, BY_TEMPLATE, adds=True)
 
 
 def _given(
@@ -311,7 +311,7 @@ def _is_answer(item: dict[str, Any]) -> bool:
     return item.get("role") == "assistant"
 
 
-def says(setting: str, profile: Profile) -> str:
+def described(setting: str, profile: Profile) -> str:
     """Return one line on the effect of ``--keep-thinking setting`` at this server; "" for none."""
     if not may_keep(setting, profile):
         return ""

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from cacheproxy.core.dialects.answer import said_in
 from cacheproxy.core.dialects.content import Part, Segment, is_mark
-from cacheproxy.core.diff.text import kept_chars, kept_lines
+from cacheproxy.core.diff.text import common_chars, common_lines
 from cacheproxy.core.document.compare import common_prefix
 from cacheproxy.core.document.search import SlowPatternError
 from cacheproxy.core.prompt.prompt import Prompt
@@ -134,8 +134,8 @@ def taken_back(before: Prompt, left: Parting, after: Prompt) -> int:
     new = [text for text, times in theirs.items() for _ in range(times - ours.get(text, 0))]
     size = sum(map(len, gone))
     if size + sum(map(len, new)) > _MOST_BY_WORDS:
-        return size - kept_lines(gone, new)
-    return size - kept_chars("\n".join(gone), "\n".join(new))
+        return size - common_lines(gone, new)
+    return size - common_chars("\n".join(gone), "\n".join(new))
 
 
 def _behind(prompt: Prompt, segment: Segment | None, at: int) -> dict[str, int]:

@@ -44,11 +44,11 @@ NOTHING_HEARD = Heard(None)
 
 
 class Hearing:
-    """The reader of one answer in ``dialect``; ``told`` is called once, with the result.
+    """The reader of one answer in ``dialect``; ``report`` is called once, with the result.
 
     ``feed`` takes bytes as they go down and reads nothing; ``settle`` reads them, in any thread.
-    ``told`` is called as soon as the answer shows that it is complete, since a client may send its
-    next request before the end of the body.
+    ``report`` is called as soon as the answer shows that it is complete, since a client may send
+    its next request before the end of the body.
     """
 
     def __init__(
@@ -56,9 +56,9 @@ class Hearing:
         dialect: Dialect,
         content_type: str,
         codings: Sequence[bytes],
-        told: Callable[[Heard], object],
+        report: Callable[[Heard], object],
     ) -> None:
-        self._dialect, self._told = dialect, told
+        self._dialect, self._report = dialect, report
         self._answer = ReadAnswer()
         self._messages = Splitter(content_type, _LARGEST)
         self._unpacker = Unpacker(codings, _LARGEST) if codings and are_known(codings) else None
@@ -67,12 +67,12 @@ class Hearing:
         self._lock = Lock()
         self._waiting: deque[bytes] = deque()
         self._size = 0
-        self._is_over = self._was_told = False
+        self._is_over = self._is_reported = False
         self._is_whole = False
 
     def feed(self, data: bytes) -> bool:
         """Add bytes that went down; return whether a thread should ``settle`` now."""
-        if self._was_told or self._is_broken:
+        if self._is_reported or self._is_broken:
             return False
         self._waiting.append(data)
         self._size += len(data) * self._weight
@@ -84,9 +84,9 @@ class Hearing:
         return self._size >= MUCH
 
     def settle(self) -> None:
-        """Read the bytes that have come, and call ``told`` if they are all."""
+        """Read the bytes that have come, and call ``report`` if they are all."""
         with self._lock:
-            if self._was_told:
+            if self._is_reported:
                 return
             is_over = self._is_over  # read first: no bytes come after the end
             pieces, self._size = [], 0
@@ -100,8 +100,8 @@ class Hearing:
                     self._is_broken = True
             if not (is_over or has_ended):
                 return
-            self._was_told = True
-            self._told(self._heard(is_whole=has_ended or self._is_whole))
+            self._is_reported = True
+            self._report(self._heard(is_whole=has_ended or self._is_whole))
 
     def _heard(self, *, is_whole: bool) -> Heard:
         answer = self._answer
@@ -144,4 +144,4 @@ class Hearing:
             raise ValueError("it is no answer")
         is_one = self._messages.is_one
         (reading.read if is_one else reading.read_event)(self._answer, value)
-        return end is not None and not is_one and end.tells(value)
+        return end is not None and not is_one and end.is_last(value)

@@ -76,12 +76,12 @@ class ClientPlan(NamedTuple):
     fields: tuple[Rule, ...]  #: those of the pins that are declarative
     hooks: tuple[SessionHook, ...]  #: hooks called in turn for the request's session
     words: Words  #: literals of all these rules
-    told: dict[Client, bool]  #: owners of rules or hooks, and whether the request is the owner's
+    marked_by: dict[Client, bool]  #: owners of rules or hooks, and whether the request is theirs
 
     def restores(self, request: Request) -> bool:
         """Whether a pin may put a value back into ``request``, or into the one after it."""
         for _, literals, _ in self.pins:
-            if not literals or not request.literals.held.isdisjoint(literals):
+            if not literals or not request.literals.present.isdisjoint(literals):
                 return True
         return False
 
@@ -103,7 +103,7 @@ class Plan:
         self.rules, self.hooks, self.clients, self.owners = tuple(rules), hooks, clients, owners
         clients_of = [one.client for one in (*self.rules, *self.hooks) if one.client is not None]
         self._owners = tuple(dict.fromkeys((*clients, *clients_of)))
-        self._told: dict[tuple[object, ...], tuple[bool | None, ...]] = {}
+        self._marked: dict[tuple[object, ...], tuple[bool | None, ...]] = {}
         self._plans: dict[tuple[bool | None, ...], ClientPlan] = {}
 
     def only(self, *rules: Normalizer) -> Plan:
@@ -118,23 +118,23 @@ class Plan:
         """
         names = request.by_name
         marks = (request.speaker, request.dialect is None, names.get(b"user-agent"), *names)
-        told = self._told.get(marks)
-        if told is None:
-            told = tuple([client.marked(request) for client in self._owners])
-            if len(self._told) < _MOST_KNOWN:
-                self._told[marks] = told
-        if None in told:
-            each = zip(self._owners, told, strict=True)
-            told = tuple([one.reads(request) if own is None else own for one, own in each])
-        plan = self._plans.get(told)
+        marked_by = self._marked.get(marks)
+        if marked_by is None:
+            marked_by = tuple([client.marked(request) for client in self._owners])
+            if len(self._marked) < _MOST_KNOWN:
+                self._marked[marks] = marked_by
+        if None in marked_by:
+            each = zip(self._owners, marked_by, strict=True)
+            marked_by = tuple([one.reads(request) if own is None else own for one, own in each])
+        plan = self._plans.get(marked_by)
         if plan is None:
-            plan = self._plans[told] = self._made(told)
-        request.searched_for(plan.words, plan.told)
+            plan = self._plans[marked_by] = self._made(marked_by)
+        request.searched_for(plan.words, plan.marked_by)
         return plan
 
-    def _made(self, told: tuple[bool | None, ...]) -> ClientPlan:
-        """Return the plan for requests of the owners whose value in ``told`` is true."""
-        theirs = [client for client, is_its in zip(self._owners, told, strict=True) if is_its]
+    def _made(self, marked_by: tuple[bool | None, ...]) -> ClientPlan:
+        """Return the plan for requests of the owners whose value in ``marked_by`` is true."""
+        theirs = [client for client, is_its in zip(self._owners, marked_by, strict=True) if is_its]
         rules = [one for one in self.rules if one.client is None or one.client in theirs]
         pins = [rule for rule in rules if rule.needs_previous]
         others = [rule for rule in pins if rule not in (TOOLS_AS_BEFORE, CALLS_AS_BEFORE)]
@@ -147,7 +147,7 @@ class Plan:
             tuple(rule for rule in others if isinstance(rule, Rule)),
             tuple(one for one in self.hooks if one.client is None or one.client in theirs),
             words_of(rules),
-            {client: bool(is_its) for client, is_its in zip(self._owners, told, strict=True)},
+            {client: bool(is_its) for client, is_its in zip(self._owners, marked_by, strict=True)},
         )
 
     async def session(

@@ -31,14 +31,14 @@ _MOST_ALIKE = 64
 class Store:
     """The conversations of ``most_bytes`` at most; the least recently used are forgotten first.
 
-    A turn of a forgotten one is compared with nothing. ``bytes_kept`` is an estimate of all; the
+    A turn of a forgotten one is compared with nothing. ``bytes_stored`` is an estimate of all; the
     conversation used last stays, however large it is. Turns may be found and ended in any thread;
     they begin in one thread alone. ``hears``: whether answers are ``heard``; if there are only
     requests, as in a capture, the answers in later ones are taken for those relayed.
     """
 
     def __init__(self, most_bytes: int = sys.maxsize, *, hears: bool = True) -> None:
-        self.bytes_kept, self._hears = 0, hears
+        self.bytes_stored, self._hears = 0, hears
         self.most_bytes = most_bytes
         self._known: OrderedDict[Session, Conversation] = OrderedDict()
         self._alike: dict[Session, list[Session]] = {}
@@ -164,8 +164,8 @@ class Store:
                 grown = known.count(lane)
             else:  # the lane is counted when the turn ends
                 known.cost += grown
-            self.bytes_kept += grown
-            if self.bytes_kept > self.most_bytes:
+            self.bytes_stored += grown
+            if self.bytes_stored > self.most_bytes:
                 self._drop()
             return Place(lane.number, lane.turns + 1, False, replaced, pair, history=history)
 
@@ -202,8 +202,8 @@ class Store:
             if broke and place.pair is not None and (curable or kept is None or not kept.curable):
                 lane.broken = place.pair._replace(turn=lane.turns, curable=curable)
             if session in self._known:
-                self.bytes_kept += known.count(lane)
-                if self.bytes_kept > self.most_bytes:
+                self.bytes_stored += known.count(lane)
+                if self.bytes_stored > self.most_bytes:
                     self._drop()
             return known.place(lane, replaced=place.replaced)
 
@@ -261,17 +261,17 @@ class Store:
         self,
         session: Session,
         history: History | None,
-        asked: int | None,
+        thought_key: int | None,
         reader: Hearing | None,
         heard: Heard,
     ) -> None:
         """Add an answer to the request of ``history``, with its reasoning; remove its ``reader``.
 
-        ``asked``: place of the request, for the reasoning; None if that is not stored.
+        ``thought_key``: place of the request, for the reasoning; None if that is not stored.
         """
         with self._lock:
             if heard is not NOTHING_HEARD:
-                self._take(session, history, asked, heard)
+                self._take(session, history, thought_key, heard)
             readers = self.readers.get(session.first, [])
             if reader in readers:
                 readers.remove(reader)
@@ -279,19 +279,19 @@ class Store:
                 self.readers.pop(session.first, None)
 
     def _take(
-        self, session: Session, history: History | None, asked: int | None, heard: Heard
+        self, session: Session, history: History | None, thought_key: int | None, heard: Heard
     ) -> None:
         """Add the answer to the history, and its reasoning to the conversation."""
         if history is not None:
             history.hear(heard)
         known = self._known.get(session)
-        if known is None or asked is None:
+        if known is None or thought_key is None:
             return
         if heard.said is None or heard.thought is None or not heard.is_whole:
-            known.thoughts.miss(asked)
+            known.thoughts.miss(thought_key)
         else:
-            known.thoughts.keep(place_of(asked, heard.said), heard.thought)
-        self.bytes_kept += known.count()
+            known.thoughts.keep(place_of(thought_key, heard.said), heard.thought)
+        self.bytes_stored += known.count()
         self._drop()
 
     def _lanes(self, session: Session) -> Sequence[Lane]:
@@ -313,10 +313,10 @@ class Store:
 
     def _drop(self) -> None:
         """Forget the least recently used conversations, if there are too many bytes."""
-        while self.bytes_kept > self.most_bytes and len(self._known) > 1:
+        while self.bytes_stored > self.most_bytes and len(self._known) > 1:
             session, gone = self._known.popitem(last=False)
             gone.histories.clear()  # also for all others that begin alike
-            self.bytes_kept -= gone.cost
+            self.bytes_stored -= gone.cost
             calls = self._calls.get(session.owner, {})
             for call in gone.calls:
                 calls.pop(call, None)

@@ -43,13 +43,13 @@ class Thoughts:
     place (a repeated request, or two conversations that are equal so far) and their reasoning
     differs, it is ambiguous, and there is none from then on. Nor is there any at a place where an
     answer could not be read, which may have been equal.
-    ``asked_by``: member of chat_template_kwargs, with its value, by which requests keep reasoning
+    ``switch``: member of chat_template_kwargs, with its value, by which requests keep reasoning
     in the prompt; None before the first. Safe to use from several threads: a race loses an entry at
     most.
     """
 
     def __init__(self) -> None:
-        self.asked_by: tuple[str, bool] | None = None
+        self.switch: tuple[str, bool] | None = None
         self._known: OrderedDict[int, Thought] = OrderedDict()
         self._bytes = 0
         self._gone: set[int] = set()
@@ -83,11 +83,11 @@ class Thoughts:
             return None if found is NO_THOUGHT else found
         return None
 
-    def miss(self, asked: int) -> None:
-        """Note that the answer to a request at the place ``asked`` could not be read."""
+    def miss(self, thought_key: int) -> None:
+        """Note that the answer to a request at the place ``thought_key`` could not be read."""
         if len(self.unread) >= _MOST_SEEN:
             self._forget_all()
-        self.unread.add(asked)
+        self.unread.add(thought_key)
 
     def said(self, piece: int, work: Callable[[], int]) -> int:
         """Return the hash of the answer with the digest ``piece``; ``work`` computes it once."""

@@ -12,14 +12,14 @@ import msgspec
 
 from cacheproxy.core.conversation.usage import NOTHING, Usage, usage_of
 from cacheproxy.core.dialects.dialects import DIALECTS, USAGES
-from cacheproxy.core.dialects.failing import SAYS, failure_in, says
+from cacheproxy.core.dialects.failing import CONTENT, failure_in, has_content
 from cacheproxy.core.document.reader import parsed
 from cacheproxy.core.http1.content_coding import CodingError, Unpacker, are_known
 from cacheproxy.core.http1.ending import Ending
 from cacheproxy.core.http1.splitting import Splitter
 from cacheproxy.core.http1.sse import Event
 
-_LONGEST_KEPT = 4 << 20
+_LONGEST_MESSAGE = 4 << 20
 """Bytes of an unstreamed answer, line or event at most, for its usage to be read."""
 _MOST_UNPACKED = 64 << 20
 """Bytes of a decompressed body at most."""
@@ -72,7 +72,7 @@ class UsageReader:
         self._first: bytearray | None = bytearray()
         self._usage = NOTHING
         self._ending = None if codings else ending  # the last bytes may still be in the decoder
-        self._messages = Splitter(content_type, _LONGEST_KEPT)
+        self._messages = Splitter(content_type, _LONGEST_MESSAGE)
         self._counted = 0
         self._unread: deque[Event] = deque(maxlen=_MOST_WAITING)
         self._waiting = bytearray()
@@ -109,14 +109,14 @@ class UsageReader:
         return self._usage
 
     @property
-    def says_nothing(self) -> bool:
+    def is_silent(self) -> bool:
         """Whether the body, which has ended, has neither text nor reasoning nor a call in it."""
-        if self._off or self._first is None or SAYS.search(self._first):
+        if self._off or self._first is None or CONTENT.search(self._first):
             return False
         splitter = Splitter(self._kind, _SHORT)
         found = splitter.feed(bytes(self._first)) + splitter.rest()
         values = [parsed(one.data) for one in found if one.data.strip() not in (b"", *_DONE)]
-        return not any(value is None or says(value) for value in values)
+        return not any(value is None or has_content(value) for value in values)
 
     @property
     def calls_tools(self) -> bool | None:
@@ -187,7 +187,7 @@ class UsageReader:
         Servers that count in every event would otherwise cost in proportion to the answer.
         """
         text = message.data
-        is_long = len(text) > _LONGEST_KEPT
+        is_long = len(text) > _LONGEST_MESSAGE
         if self._ending is not None:
             self._ending.see(message.type, b"" if is_long else text)
         if is_long or not tells(text):

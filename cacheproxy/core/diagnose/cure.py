@@ -150,15 +150,15 @@ class Won:
 
     prompt: int  #: all tokens of the prompt
     shared: int  #: shared tokens without the rules
-    kept: int  #: shared tokens with the rules
+    cured: int  #: shared tokens with the rules
     tried: int = 1  #: number of requests that the rules were proven on
     rules: int = 1  #: number of rules
     rest: int = 0  #: cached tokens evaluated again all the same, for what changed elsewhere
 
     @property
-    def says(self) -> str:
+    def text(self) -> str:
         """The gain as sentences."""
-        shares = [min(1.0, tokens / max(1, self.prompt)) for tokens in (self.shared, self.kept)]
+        shares = [min(1.0, tokens / max(1, self.prompt)) for tokens in (self.shared, self.cured)]
         one, all_of_it = ("this rule", "it")
         if self.rules > 1:
             one, all_of_it = (f"these {self.rules} rules", "them")
@@ -172,7 +172,7 @@ class Won:
     @property
     def saved(self) -> int:
         """Tokens that need not be evaluated again."""
-        return max(0, self.kept - self.shared)
+        return max(0, self.cured - self.shared)
 
     @property
     def why_not(self) -> str | None:
@@ -209,28 +209,31 @@ def won_by(
     if order is None and reused is not None:
         first = min(ORDERS, key=lambda each: abs(_parted(step, each)[0] * per_char - reused))
     shared, _ = _parted(step, first)
-    kept, rest = _parted(sent, first)
-    shared, kept, rest = (round(chars * per_char) for chars in (shared, kept, rest))
-    return Won(counted, shared, kept, rules=len(rules), rest=rest)
+    cured, rest = _parted(sent, first)
+    shared, cured, rest = (round(chars * per_char) for chars in (shared, cured, rest))
+    return Won(counted, shared, cured, rules=len(rules), rest=rest)
 
 
 def worth(
     proposals: Sequence[Proposal],
     steps: Sequence[Step],
     others: Sequence[Normalizer] = (),
-    told: Sequence[tuple[int | None, int | None]] = (),
+    used: Sequence[tuple[int | None, int | None]] = (),
 ) -> Iterator[Proposal]:
     """Yield ``proposals``, without their rule if it saves too little wherever their field changed.
 
-    ``others``: active rules; ``told``: for each step, the tokens of its later prompt and the reused
-    ones of these, if known.
+    ``others``: active rules; ``used``: for each step, the tokens of its later prompt and the
+    reused ones of these, if known.
     """
     rules = [one.rule for one in proposals if one.rule is not None]
 
     @cache
     def why_not(number: int) -> str | None:
         won = won_by(
-            rules, folded(steps[number], others), None, *(told[number] if told else (None, None))
+            rules,
+            folded(steps[number], others),
+            None,
+            *(used[number] if used else (None, None)),
         )
         return None if won is None else won.why_not
 

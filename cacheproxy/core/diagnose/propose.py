@@ -47,7 +47,7 @@ from cacheproxy.core.rules.checks import RuleError
 from cacheproxy.core.rules.rule import VOLATILE, Rule
 
 _NO_PATTERN = "no pattern can describe this change"
-_KEPT = "kept as first seen; the model is told when it changes"
+_PINNED = "kept as first seen; the model is told when it changes"
 _BEFORE, _AFTER = 40, 20
 """Characters of an anchor, at most."""
 _MOST_VALUE = 300
@@ -155,7 +155,7 @@ def _rule(field: Field, steps: Sequence[Step], names: Collection[str]) -> Rule:
         where=tuple(places) if len(places) > 1 else next(iter(places)),
         pattern=pattern,
         replacement=constant,
-        why=f"{field.kind.value} {_KEPT if constant is None else 'made constant'}",
+        why=f"{field.kind.value} {_PINNED if constant is None else 'made constant'}",
         pin=constant is None,
         note=note if constant is None else None,
         literals=_literals(anchor),

@@ -220,10 +220,10 @@ def _added(known: Any, value: Any) -> Any:
     return known if value is None else value
 
 
-def _events(whole: _Json, asked: _Json | None) -> bytes:
+def _events(whole: _Json, wanted: _Json | None) -> bytes:
     """Return a chat completion as chunks: one for each member of a message, one for its end.
 
-    ``asked``: body of the request. Without it, usage is in the last chunk; otherwise it is in one
+    ``wanted``: body of the request. Without it, usage is in the last chunk; otherwise it is in one
     more chunk without choices, if the request asks for it.
     """
     choices = whole.get("choices")
@@ -240,10 +240,10 @@ def _events(whole: _Json, asked: _Json | None) -> bytes:
             found.append(_event(chunk | {"choices": [one]}))
         more = {name: choice[name] for name in choice if name != "message"}
         if choice is choices[-1]:
-            apart = ("choices", "object", "usage" if asked is not None else "")
+            apart = ("choices", "object", "usage" if wanted is not None else "")
             chunk |= {name: whole[name] for name in whole if name not in apart}
         found.append(_event(chunk | {"choices": [{"index": index, "delta": {}, **more}]}))
-    if asked is not None and asks_for_usage(asked) and "usage" in whole:
+    if wanted is not None and asks_for_usage(wanted) and "usage" in whole:
         found.append(_event(chunk | {"choices": [], "usage": whole["usage"]}))
     return b"".join((*found, b"data: [DONE]\n\n"))
 

@@ -56,7 +56,7 @@ class UsageSpelling(NamedTuple):
 class EndMarks(NamedTuple):
     """The signs of an answer's end."""
 
-    tells: Callable[[Json], bool]  #: function that returns whether a message is the last
+    is_last: Callable[[Json], bool]  #: function that returns whether a message is the last
     events: frozenset[str] = frozenset()  #: types of the last event
     done: bytes = b""  #: data of the last event, if that is no JSON
     keys: tuple[tuple[bytes, bytes], ...] = ()
@@ -120,7 +120,7 @@ class Dialect:
 
     # An answer.
     usage: tuple[UsageSpelling, ...] = ()  #: spellings of the usage
-    says_reused: bool = False  #: whether usage includes reused tokens, whatever the server's flags
+    reports_reused: bool = False  #: whether usage has reused tokens whatever the server's flags
     end: EndMarks | None = None  #: signs of an answer's end; None: not known
     sign: Callable[[bytes], bytes] = lambda _: COMMENT
     """Maker of a sign of life in a silent stream, for clients to which comments are none; gets the

@@ -13,11 +13,11 @@ from typing import Any
 
 from cacheproxy.core.dialects.stream import is_error
 
-SAYS = re.compile(
+CONTENT = re.compile(
     rb'"(?:text|content|partial_json|arguments|thinking|reasoning(?:_content)?|delta|response)"'
     rb'\s*:\s*"(?:[ ]|\\[nrt])*[^" \\]'
 )
-"""Pattern of most pieces of a body that have content; for the others ``says`` decides."""
+"""Pattern of most pieces of a body that have content; for the others ``has_content`` decides."""
 _HOLDERS = (
     *("choices", "candidates", "output", "item", "content_block", "content", "part", "parts"),
     *("message", "delta", "text", "thinking", "completion"),
@@ -63,14 +63,14 @@ def failure_in(value: Any) -> Mapping[str, Any] | None:
     return None
 
 
-def says(value: Any) -> bool:
+def has_content(value: Any) -> bool:
     """Whether a JSON answer, event or line has content: text, reasoning, a call or the like."""
     if not isinstance(value, dict):
-        return isinstance(value, list) and any(map(says, value))
+        return isinstance(value, list) and any(map(has_content, value))
     whole = value.get("response")
     if isinstance(whole, str):
         return bool(whole.strip()) or _is_there(value.get("thinking"))
-    return (isinstance(whole, dict) and says(whole)) or any(
+    return (isinstance(whole, dict) and has_content(whole)) or any(
         _is_there(value.get(name)) for name in _HOLDERS
     )
 

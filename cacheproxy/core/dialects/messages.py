@@ -158,7 +158,7 @@ def _there(usage: _Json) -> _Json:
     return {name: value for name, value in usage.items() if value is not None}
 
 
-def _events(whole: _Json, _asked: _Json | None) -> bytes:
+def _events(whole: _Json, _wanted: _Json | None) -> bytes:
     """Return a message as events, with one delta for each member of a block that has deltas."""
     content = whole.get("content")
     if whole.get("type") != "message" or not isinstance(content, list):

@@ -147,7 +147,7 @@ def _whole() -> Whole:
     return found if found.get("output") else found | {"output": [items[at] for at in sorted(items)]}
 
 
-def _events(whole: _Json, _asked: _Json | None) -> bytes:
+def _events(whole: _Json, _wanted: _Json | None) -> bytes:
     """Return a response as the events of OpenAI's API, with one delta for each text."""
     if whole.get("object") != "response" or not isinstance(whole.get("output"), list):
         raise ValueError("it is no response")
@@ -226,7 +226,7 @@ RESPONSES = Dialect(
             ),
         ),
     ),
-    says_reused=True,
+    reports_reused=True,
     end=EndMarks(lambda message: str(message.get("type")) in _LAST, _LAST),
     # As from api.openai.com, but without a number, so that the server's own have no gap.
     sign=lambda _: event({"type": "keepalive"}),

@@ -18,7 +18,7 @@ from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.prompt.segments import tool_name
 
 _ALL = frozenset(Part)
-_KEPT = 0.5
+_ALIKE = 0.5
 """Share of the earlier messages, by number or size, that must still be there; with less, the
 history was replaced (a compaction), and its differences are no fields."""
 _TELLING = {ChangeKind.REMOVED: 20, ChangeKind.TEXT: 60}
@@ -189,7 +189,7 @@ def _was_replaced(before: list[AlignedMessage], aligned: Alignment) -> bool:
     kept = {i for i, _ in (*aligned.pairs, *aligned.moved)}
     chars = sum(len(before[i].text) for i in kept)
     total = sum(len(unit.text) for unit in before)
-    return chars < _KEPT * total and len(kept) < _KEPT * len(before)
+    return chars < _ALIKE * total and len(kept) < _ALIKE * len(before)
 
 
 def _extends(ours: list[AlignedMessage], theirs: list[AlignedMessage], *, exactly: bool) -> bool:

@@ -72,7 +72,7 @@ def words_of(text: str) -> Iterator[list[str]]:
         yield words
 
 
-def kept_chars(one: str, other: str) -> int:
+def common_chars(one: str, other: str) -> int:
     """Return the approximate number of characters of ``one`` that are anywhere in ``other`` too.
 
     Only runs of a few words count: any two texts share single words.
@@ -86,10 +86,10 @@ def kept_chars(one: str, other: str) -> int:
     return round(kept * len(one) / max(1, sum(map(len, words))))
 
 
-def kept_lines(ones: Iterable[str], others: Iterable[str]) -> int:
+def common_lines(ones: Iterable[str], others: Iterable[str]) -> int:
     """Return the number of characters of ``ones`` in lines that ``others`` have too.
 
-    It is less than that of ``kept_chars``, and takes a fiftieth of the time.
+    It is less than that of ``common_chars``, and takes a fiftieth of the time.
     """
     known: set[str] = set()
     for text in others:

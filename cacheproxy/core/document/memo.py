@@ -49,7 +49,7 @@ class Memo:
     A value that several arrays have counts once, and is found as long as one of them is stored.
     Whatever is found is right, since it is compared byte by byte. Threads may share a memo: a race
     loses no more than an entry. ``words``: texts to search for in a request without a plan's own.
-    ``bytes_kept``: bytes of all that is stored, roughly. ``items``: values, those in arrays
+    ``bytes_stored``: bytes of all that is stored, roughly. ``items``: values, those in arrays
     included, by their first ``head`` bytes.
     """
 
@@ -59,9 +59,9 @@ class Memo:
 
     def __init__(self, most_bytes: int = sys.maxsize) -> None:
         self.words = Words()
-        self.bytes_kept = 0
+        self.bytes_stored = 0
         self.most_bytes = most_bytes
-        self._kept: OrderedDict[SpelledValue | Container, None] = OrderedDict()
+        self._values: OrderedDict[SpelledValue | Container, None] = OrderedDict()
         self.items: dict[bytes, tuple[SpelledValue, ...]] = {}
         self._arrays: dict[bytes, tuple[Container, ...]] = {}
         self._ends: dict[bytes, Container] = {}
@@ -103,7 +103,7 @@ class Memo:
 
     def touch(self, items: Iterable[SpelledValue | Container | None]) -> None:
         """Mark ``items``, which were found without a lookup here, as recently used."""
-        kept = self._kept
+        kept = self._values
         for item in filter(kept.__contains__, items):
             try:
                 kept.move_to_end(item)  # type: ignore[arg-type]
@@ -139,7 +139,7 @@ class Memo:
                     best, most = known, length
         if best is not None:
             try:  # suppress() would be three calls
-                self._kept.move_to_end(best)
+                self._values.move_to_end(best)
             except KeyError:
                 return best, most  # another thread dropped it
         return best, most
@@ -151,7 +151,7 @@ class Memo:
         if array is not None and array.length < head:  # it would never be found
             return
         with self._lock:
-            kept = self._kept
+            kept = self._values
             if new not in kept:
                 items: Sequence[SpelledValue] = (
                     (new,) if isinstance(new, SpelledValue) else new.items
@@ -177,12 +177,12 @@ class Memo:
                 for item in items:
                     item.holders += 1
                     if item.holders == 1:
-                        self.bytes_kept += item.cost
+                        self.bytes_stored += item.cost
                         if len(item.spelled) >= head:
                             key = item.spelled[:head]
                             self.items[key] = (item, *self.items.get(key, ())[: _MOST_ALIKE - 1])
                 if array is not None:
-                    self.bytes_kept += len(array.spelled)
+                    self.bytes_stored += len(array.spelled)
                     key = bytes(array.spelled[:head])
                     alike = self._arrays.get(key)
                     self._arrays[key] = (
@@ -195,7 +195,7 @@ class Memo:
                 kept[new] = None
             else:
                 kept.move_to_end(new)
-            while self.bytes_kept > self.most_bytes:
+            while self.bytes_stored > self.most_bytes:
                 # In one call, since array() moves arrays without the lock.
                 self._uncount(kept.popitem(last=False)[0])
 
@@ -208,7 +208,7 @@ class Memo:
             return None
         key = bytes(new.spelled[-self.head :])
         known = self._ends.get(key)
-        if known is not None and known in self._kept:
+        if known is not None and known in self._values:
             ours, theirs = map(_SPELLED, new.items[1:]), map(_SPELLED, known.items[1:])
             if [*ours] == [*theirs]:
                 return known
@@ -221,11 +221,11 @@ class Memo:
         for item in (gone,) if isinstance(gone, SpelledValue) else gone.items[taken_over:]:
             item.holders -= 1
             if not item.holders:
-                self.bytes_kept -= item.cost
+                self.bytes_stored -= item.cost
                 if len(item.spelled) >= head:
                     _remove(self.items, item, head)
         if isinstance(gone, Container):
-            self.bytes_kept -= len(gone.spelled)
+            self.bytes_stored -= len(gone.spelled)
             _remove(self._arrays, gone, head)
             key = bytes(gone.spelled[-head:])
             if self._ends.get(key) is gone:

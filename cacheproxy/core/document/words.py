@@ -14,7 +14,7 @@ from cacheproxy.core.document.spans import Container, SpelledValue
 
 Word = str | re.Pattern[bytes]
 Parts = Sequence[SpelledValue | Container | None]
-_MOST_ASKED = 256
+_MOST_LEARNED = 256
 """Texts at most, beside those of rules, for which results are stored: code may ask for any text."""
 _NONE: frozenset[Word] = frozenset()
 _IN_NO_TEXT = b"\xff"
@@ -35,7 +35,7 @@ class Words:
         self._patterns: list[tuple[int, re.Pattern[bytes]]] = []
         for text in texts:
             self._add(text)
-        self._most = len(self.known) + _MOST_ASKED
+        self._most = len(self.known) + _MOST_LEARNED
 
     def learn(self, word: Word) -> bool:
         """Add ``word`` if it is new and there is room; return whether it is among the words now."""
@@ -43,7 +43,7 @@ class Words:
             self._add(word)
         return word in self.known
 
-    def held_by(self, text: bytes, parts: Parts = ()) -> frozenset[Word]:
+    def found_in(self, text: bytes, parts: Parts = ()) -> frozenset[Word]:
         """Return the words in a body, which consists of ``text`` and the ``parts`` beside it.
 
         Only new parts are searched.
@@ -108,9 +108,9 @@ class Words:
 class Literals:
     """The ASCII texts and patterns that occur in ``body``.
 
-    ``words``: texts that are searched for at once; ``held``: those of them in the body. ``parts``:
-    values of the body that are in a memo, for a body that was read with one; ``short``: the rest of
-    it. Then a text across the border of two parts is not found.
+    ``words``: texts that are searched for at once; ``present``: those of them in the body.
+    ``parts``: values of the body that are in a memo, for a body that was read with one; ``short``:
+    the rest of it. Then a text across the border of two parts is not found.
     """
 
     def __init__(
@@ -118,17 +118,17 @@ class Literals:
     ) -> None:
         self._body, self._short, self._parts = body, body if short is None else short, parts
         self._words, self._looked = words, len(words.known)  # counted first: threads add words
-        self.held = words.held_by(self._short, parts)
+        self.present = words.found_in(self._short, parts)
 
     def __contains__(self, word: Word) -> bool:
         """Whether ``word`` occurs in the body."""
         words = self._words
         if not words.learn(word):
-            return bool(Words((word,)).held_by(self._body))
+            return bool(Words((word,)).found_in(self._body))
         if self._looked < (count := len(words.known)):
-            self.held = words.held_by(self._short, self._parts)
-            self._looked = count  # set after ``held``, since threads share this object
-        return word in self.held
+            self.present = words.found_in(self._short, self._parts)
+            self._looked = count  # set after ``present``, since threads share this object
+        return word in self.present
 
     def match(self, pattern: re.Pattern[bytes]) -> bool:
         """Whether the body has a match of ``pattern``, which must not look beyond its match.

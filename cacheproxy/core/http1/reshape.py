@@ -107,20 +107,20 @@ class Gathered:
 class AsStream(Gathered):
     """The transform of a whole body into a stream of ``dialect``, which comes at the end.
 
-    ``asked``: body of the request, if that is known.
+    ``wanted``: body of the request, if that is known.
     """
 
-    def __init__(self, dialect: Dialect, asked: dict[str, Any] | None = None) -> None:
+    def __init__(self, dialect: Dialect, wanted: dict[str, Any] | None = None) -> None:
         if dialect.events is None:
             raise ValueError(f"nobody knows the streams of {dialect.name}")
         events = dialect.events
-        super().__init__(lambda body: _streamed(events, body, asked))
+        super().__init__(lambda body: _streamed(events, body, wanted))
 
 
-def _streamed(events: Callable[[Any, Any], bytes], body: bytes, asked: Any) -> bytes:
+def _streamed(events: Callable[[Any, Any], bytes], body: bytes, wanted: Any) -> bytes:
     value = parsed(body)
     try:
-        return events(value, asked)
+        return events(value, wanted)
     except (TypeError, KeyError, AttributeError, ValueError):
         if is_error(value):
             raise SaidError(refusal(500, value)) from None

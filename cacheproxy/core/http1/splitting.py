@@ -22,7 +22,7 @@ class Splitter:
         self.has_dropped = False
         self._events = EventReader() if self.is_stream else None
         self._longest = longest
-        self._kept: bytearray | None = bytearray()
+        self._partial: bytearray | None = bytearray()
 
     def feed(self, data: bytes, only: Callable[[bytes], bool] | None = None) -> list[Event]:
         """Return the messages that ``data`` completes; ``only``: see EventReader."""
@@ -32,11 +32,11 @@ class Splitter:
         for number, piece in enumerate([data] if self.is_one else data.split(b"\n")):
             if number:
                 found += self.rest()
-                self._kept = bytearray()
-            if self._kept is not None and len(self._kept) + len(piece) <= self._longest:
-                self._kept += piece
+                self._partial = bytearray()
+            if self._partial is not None and len(self._partial) + len(piece) <= self._longest:
+                self._partial += piece
             else:
-                self._kept, self.has_dropped = None, True
+                self._partial, self.has_dropped = None, True
         return found
 
     def rest(self) -> list[Event]:
@@ -46,4 +46,4 @@ class Splitter:
         """
         if self._events is not None:
             return self._events.feed(b"\n\n")
-        return [] if self._kept is None else [Event(b"", bytes(self._kept))]
+        return [] if self._partial is None else [Event(b"", bytes(self._partial))]

@@ -86,7 +86,7 @@ class _Case:
 
     def set(self, settings: Iterable[FlagAdvice], otherwise: str) -> Iterator[Advice]:
         """Yield the ``settings`` as advice; ``otherwise``: the aim, if no setting is known."""
-        found = [Advice(self.server.called, each.says) for each in settings]
+        found = [Advice(self.server.called, each.text) for each in settings]
         none = f"cacheproxy knows no setting of {self.server.called} {otherwise}"
         yield from found or [Advice("nothing", none)]
 

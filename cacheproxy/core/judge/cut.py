@@ -46,7 +46,7 @@ _MOST = 128 << 10
 """Characters of a later turn's prompt that are read as a whole: judging may be on the reactor."""
 
 _cut = partial(Verdict, Judgement.CUT, Reason.CUT)
-_TOLD = _cut(basis=Basis.TOLD)
+_REPORTED = _cut(basis=Basis.TOLD)
 
 
 def cut_of(turn: Evidence, parted: Parted | None = None) -> Verdict | None:
@@ -57,7 +57,7 @@ def cut_of(turn: Evidence, parted: Parted | None = None) -> Verdict | None:
     usage, sent, before = turn.usage, turn.sent, turn.before
     count, is_told = usage.prompt, usage.truncated
     if count is None or count < LEAST or not turn.is_whole:
-        return _TOLD if is_told else None
+        return _REPORTED if is_told else None
     goes_on = (
         before is not None
         and before.tokens is not None
@@ -123,8 +123,8 @@ def _floor(
     words = _words(new) if chars <= now.chars - was.chars else 0  # else cut into other pieces
     floor = _least(before) + words
     if before.floor is None:  # reasoning that was left out of that was left out of the floor
-        floor -= _may_go(was.pieces, is_asked=any(map(_is_asked, new)))
-    if any(map(_is_asked, was.pieces[-1:])) and not (is_size or _is_asked(now.pieces[-1])):
+        floor -= _may_go(was.pieces, has_users=any(map(_is_users, new)))
+    if any(map(_is_users, was.pieces[-1:])) and not (is_size or _is_users(now.pieces[-1])):
         head = [piece for piece in was.pieces if piece.part is not Part.MESSAGES]
         floor -= sum(_most(segment) for piece in head for segment in piece.segments)
     if count >= floor - _LOOSE - _EACH * len(was.pieces):
@@ -179,21 +179,21 @@ def _wide(text: str) -> int:
     return 0 if text.isascii() else len(text) - len(_WIDE.sub("", text))
 
 
-def _is_asked(piece: Piece) -> bool:
+def _is_users(piece: Piece) -> bool:
     """Whether ``piece`` is the user's text."""
     return any(segment.source == "user" for segment in piece.segments)
 
 
-def _may_go(pieces: Iterable[Piece], *, is_asked: bool) -> int:
+def _may_go(pieces: Iterable[Piece], *, has_users: bool) -> int:
     """Return the tokens of the model's text that templates may drop, at most.
 
-    ``is_asked``: whether a user message follows, so that some drop more than reasoning.
+    ``has_users``: whether a user message follows, so that some drop more than reasoning.
     """
     size = 0
     for piece in pieces:
         for segment in piece.segments:
             is_thought = segment.role == "reasoning" or segment.path.endswith(THOUGHT_ENDS)
-            if segment.source == "model" and (is_asked or is_thought):
+            if segment.source == "model" and (has_users or is_thought):
                 size += _most(segment)
     return size
 

@@ -106,7 +106,7 @@ class Beliefs:
         self.who: Identity | None = None
         self._wall = wall
         self._gone: dict[Key, Belief] = {}
-        self._held: dict[Subject, dict[Key, Belief]] = {}
+        self._beliefs: dict[Subject, dict[Key, Belief]] = {}
         self._composed = -1, UNKNOWN
         self.forget()
 
@@ -128,9 +128,9 @@ class Beliefs:
 
         A placement is used until another is known, so that placed prompts stay as they are.
         """
-        gone = self._gone | self._held.get(PLACEMENT, {})
+        gone = self._gone | self._beliefs.get(PLACEMENT, {})
         self._gone = dict([*gone.items()][-_MOST:])
-        self._held, self.longest = {}, dict[str, int]()
+        self._beliefs, self.longest = {}, dict[str, int]()
         self.taught: dict[tuple[str, Key], Mapping[Hashable, Any]] = {}
         self.probed: dict[Hashable, tuple[float, Any]] = {}
         self.status: Profile | None = None
@@ -138,7 +138,7 @@ class Beliefs:
         self.changes += 1
         self.places += 1
 
-    def told(self, status: Profile, formats: tuple[str, ...]) -> None:
+    def learn(self, status: Profile, formats: tuple[str, ...]) -> None:
         """Take note of ``status``, the profile by the server's pages."""
         self.formats = formats or self.formats
         if status != self.status:
@@ -150,7 +150,7 @@ class Beliefs:
         """Add a piece of evidence for ``value`` of ``subject``."""
         if subject in (MEMORY, ORDER):  # a server of one model serves it under any name
             key = (None, self._served(key[1]))
-        beliefs = self._held.setdefault(subject, {})
+        beliefs = self._beliefs.setdefault(subject, {})
         if subject.replaces:
             beliefs.pop(key, None)
         belief = beliefs.get(key)
@@ -198,7 +198,7 @@ class Beliefs:
         if (
             reused is None
             or reused < 0
-            or (reused and (dialect, "") in self._held.get(REPORTS, ()))
+            or (reused and (dialect, "") in self._beliefs.get(REPORTS, ()))
         ):
             return  # no report, or no new evidence
         if not reused:
@@ -213,13 +213,13 @@ class Beliefs:
 
         ``gone``: fall back on the placements learned of the server before.
         """
-        beliefs = self._held.get(subject, {})
+        beliefs = self._beliefs.get(subject, {})
         found = beliefs.get(key) or (self._gone.get(key) if gone else None)
         return None if found is None else found.value
 
     def latest(self, subject: Subject) -> Any:
         """Return the value believed last, for any key; None if there is none."""
-        beliefs = self._held.get(subject) or self._gone
+        beliefs = self._beliefs.get(subject) or self._gone
         return next((one.value for one in reversed(beliefs.values())), None)
 
     @property
@@ -238,7 +238,7 @@ class Beliefs:
         return (self.who[1] if self.who is not None else None) or model
 
     def _values(self, subject: Subject) -> list[Any]:
-        return [one.value for one in [*self._held.get(subject, {}).values()]]
+        return [one.value for one in [*self._beliefs.get(subject, {}).values()]]
 
     def _common(self, subject: Subject) -> Any:
         """Return the value that all keys of ``subject`` have in common, None if there is none."""
@@ -254,7 +254,7 @@ class Beliefs:
             profile = with_template(profile, templates)
         if profile.order is None and (order := self._common(ORDER)) is not None:
             found["order"] = order
-        memory, kind = self._held.get(MEMORY, {}), self._common(MEMORY)
+        memory, kind = self._beliefs.get(MEMORY, {}), self._common(MEMORY)
         of_all = {(None, self._served(model)) for model in [*self.longest]} <= memory.keys()
         if kind and of_all and profile.memory.kind is MemoryKind.UNKNOWN:
             found["memory"] = replace(profile.memory, kind=kind)
@@ -273,11 +273,11 @@ class Beliefs:
 
     def _reporting(self, known: Reporting) -> Reporting:
         """Return when answers report reuse: ``known`` of such servers, corrected by evidence."""
-        reported = [dialect for dialect, _ in self._held.get(REPORTS, {})]
+        reported = [dialect for dialect, _ in self._beliefs.get(REPORTS, {})]
         if not reported:
             return known
         if known is Reporting.FLAGGED:
-            is_flag_set = any(not dialect.says_reused for dialect in reported if dialect)
+            is_flag_set = any(not dialect.reports_reused for dialect in reported if dialect)
             return Reporting.ALWAYS if is_flag_set else known
         if known is Reporting.UNKNOWN or known is Reporting.NEVER:
             return Reporting.ALWAYS if self.find(ZERO) else Reporting.WHEN_SOME

@@ -39,7 +39,7 @@ class CrowdSetting(NamedTuple):
     helps."""
 
     @property
-    def says(self) -> str:
+    def text(self) -> str:
         """The flags and their effect, as a sentence for users."""
         text = f"{self.flags}: where it was measured, such a crowd evaluated {self.then:,} tokens "
         text += f"instead of {self.now:,}"

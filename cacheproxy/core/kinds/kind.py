@@ -29,7 +29,7 @@ class FlagAdvice(NamedTuple):
     does: str  #: its effect, for people
 
     @property
-    def says(self) -> str:
+    def text(self) -> str:
         """Setting and effect, for people."""
         return f"{self.flag}: {self.does}"
 

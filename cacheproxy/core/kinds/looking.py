@@ -226,7 +226,7 @@ class KnownPages:
             self._looks = 1
             self._said = {path: said for path, said in self._said.items() if said[0] in ABSENT}
         known = dict(self._said)
-        if kind_called(self._kind).settings.metrics and not self._tells_start:
+        if kind_called(self._kind).settings.metrics and not self._reports_start:
             # The beginning of the counters must be known exactly, but older servers, which do not
             # report their start, may be restarted within a second, now with --metrics.
             known.pop(METRICS, None)
@@ -250,7 +250,7 @@ class KnownPages:
         if look.state is not UpstreamState.UP:
             self.forget()
             return look, False
-        is_sure = look.start is not None or not self._tells_start
+        is_sure = look.start is not None or not self._reports_start
         self._who, is_another = identity_of(look, self._who)
         if is_another or (self._software and software and software != self._software):
             self.forget()
@@ -264,7 +264,7 @@ class KnownPages:
         return look, False
 
     @property
-    def _tells_start(self) -> bool:
+    def _reports_start(self) -> bool:
         return self._who is not None and self._who[0] is not None
 
 

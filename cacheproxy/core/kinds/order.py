@@ -107,7 +107,7 @@ class Order:
         """Return the waiting requests to be sent now, in their order; they count as sent."""
         busy, gone = list(working), list[Ask]()
         for ask in tuple(self.line):
-            others = [] if self._is_late(ask, now) else self._waits_for(ask, busy, terms, now)
+            others = [] if self._is_overdue(ask, now) else self._waits_for(ask, busy, terms, now)
             if others:
                 ask.waits_for, ask.more = others[0], len(others) - 1
                 if ask.until is None:
@@ -146,7 +146,7 @@ class Order:
             head.copies.clear()  # the server has dropped them, or was restarted
 
     @staticmethod
-    def _is_late(ask: Ask, now: float) -> bool:
+    def _is_overdue(ask: Ask, now: float) -> bool:
         return ask.until is not None and now >= ask.until
 
     def _longest(self, ask: Ask, terms: Terms) -> float:

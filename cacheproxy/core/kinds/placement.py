@@ -83,7 +83,7 @@ class Placement:
         return (treatment.lead if leads else treatment.late).harms or (behind and treatment.costs)
 
     @property
-    def says(self) -> str:
+    def text(self) -> str:
         """One line for people: the treatment, its remedy, and what has no remedy."""
         refused = (f"it refuses {what}, which nothing can mend" for what in self.refuses)
         return "; ".join([self.mended, *refused])
@@ -114,7 +114,7 @@ class Placement:
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for a page."""
-        return asdict(self) | {"late": str(self.late), "mended": self.mended, "says": self.says}
+        return asdict(self) | {"late": str(self.late), "mended": self.mended, "says": self.text}
 
 
 def alike(late: Late, told_by: str, *, joins: bool = False) -> Placement:

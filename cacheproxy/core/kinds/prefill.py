@@ -14,7 +14,7 @@ from typing import Any
 from cacheproxy.core.document.reader import parsed
 
 _COMMENT = re.compile(rb": ?keepalive (\d{1,12})/(\d{1,12})")
-_TOLD = re.compile(rb',\s*"prompt_progress"\s*:\s*\{[^{}]*\}')
+_PROGRESS = re.compile(rb',\s*"prompt_progress"\s*:\s*\{[^{}]*\}')
 _ENDS = (b"\n", b"\r")
 _FIELDS = (b":", b"event:", b"data:", b"id:", b"retry:")
 """First bytes of a line that may be a sign of life."""
@@ -70,7 +70,7 @@ class PrefillReader:
             if not self._is_sign(line.rstrip(b"\r\n")):
                 lines = lines[number:]
                 break
-            down.append(self._kept(line) if self._strips else b"")
+            down.append(self._stripped(line) if self._strips else b"")
         else:
             lines = []
             longest = _LONGEST_EARLY if self._is_early else _LONGEST
@@ -122,14 +122,14 @@ class PrefillReader:
         if 0 <= done <= total and total:
             self.progress = Progress(done, total)
 
-    def _kept(self, line: bytes) -> bytes:
+    def _stripped(self, line: bytes) -> bytes:
         """Return the bytes to send for ``line``, with the buffered line before it."""
         named, self._named = self._named, b""
         if line.startswith(b"event:"):
             self._named = line
             return named
         if line.startswith(b"data:"):
-            line, count = _TOLD.subn(b"", line, 1)
+            line, count = _PROGRESS.subn(b"", line, 1)
             self._is_dropped = count > 0 and (not named or named in self._seen)
             self._seen.add(named)
         is_dropped = self._is_dropped

@@ -198,10 +198,10 @@ def for_people(profile: Profile) -> Json:
     found = plain(profile)
     found.pop("server", None)
     found.pop("placement", None)
-    return {**found, "says": says(profile)}
+    return {**found, "says": described(profile)}
 
 
-def says(profile: Profile) -> dict[str, str]:
+def described(profile: Profile) -> dict[str, str]:
     """Return one line about the memory and its reporting, one about the template, if known."""
     memory = "; ".join(_memory(profile))
     rendering = re.sub("^it ", "the template ", "; ".join(_template(profile)))

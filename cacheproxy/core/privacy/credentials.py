@@ -47,8 +47,8 @@ def hide(data: bytes, known: Collection[bytes] = ()) -> bytes:
     for secret in sorted(known, key=len, reverse=True):
         if _find(hidden, secret, 0) >= 0:
             hidden = hidden.replace(secret, _filler(len(secret)))
-    for literal, kept, shape in _SHAPES:
-        hidden = _without(hidden, literal, kept, shape)
+    for literal, shown, shape in _SHAPES:
+        hidden = _without(hidden, literal, shown, shape)
     return hidden
 
 
@@ -65,17 +65,17 @@ def hide_text(text: str, known: Collection[bytes] = ()) -> str:
     return text if hidden is data else hidden.decode("utf-8", "surrogatepass")
 
 
-def _without(data: bytes, literal: bytes, kept: int, shape: re.Pattern[bytes]) -> bytes:
+def _without(data: bytes, literal: bytes, shown: int, shape: re.Pattern[bytes]) -> bytes:
     """Return ``data`` without credentials of ``shape``; ``literal``, its start, is found faster."""
     pieces: list[bytes] = []
     done = 0
     at = _find(data, literal, 0)
     while at >= 0:
         found = shape.match(data, at)
-        end = at + kept
-        if found is not None and is_odd(found[0][kept:]):
+        end = at + shown
+        if found is not None and is_odd(found[0][shown:]):
             end = found.end()
-            pieces += (data[done : at + kept], _filler(end - at - kept))
+            pieces += (data[done : at + shown], _filler(end - at - shown))
             done = end
         at = _find(data, literal, end)
     return b"".join((*pieces, data[done:])) if pieces else data

@@ -48,7 +48,7 @@ _LEAST = 8
 """Plain characters at the beginning of a line's pattern: they are found in a tenth of the time."""
 _LOOKED_AT = 512
 """Characters of a system text that are searched for its head."""
-_KEPT = 1 << 18
+_MOST_CACHED = 1 << 18
 """Characters of a system text, at most, that is cached with its search's result."""
 _FENCE = re.compile(r"(?m)^ {0,3}(?P<mark>`{3,}|~{3,})(?P<rest>[^\n]*)$")
 
@@ -180,7 +180,7 @@ class Client:
     def _has_line(self, text: str) -> bool:
         if self.slow is not None:
             return False
-        has_line = _has_line if len(text) <= _KEPT else _has_line.__wrapped__
+        has_line = _has_line if len(text) <= _MOST_CACHED else _has_line.__wrapped__
         try:
             return has_line(self.lines, text)
         except SlowPatternError as error:

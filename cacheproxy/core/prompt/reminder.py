@@ -68,7 +68,7 @@ def text_in(content: Any) -> str:
     return "\n".join(texts_in(content))
 
 
-def says_something(content: Any) -> bool:
+def has_text(content: Any) -> bool:
     """Whether ``content`` has more than empty text."""
     return any(not is_text(block) or block["text"].strip() for block in blocks_of(content))
 

@@ -167,13 +167,13 @@ class Request:
         document = self.document
         return document is None or document.scanned <= most
 
-    def searched_for(self, words: Words, told: dict[Any, bool] | None = None) -> None:
+    def searched_for(self, words: Words, marked_by: dict[Any, bool] | None = None) -> None:
         """Set the texts that ``literals`` searches at once: those of all rules.
 
-        ``told``: entries for ``clients``, which stay whatever is edited later.
+        ``marked_by``: entries for ``clients``, which stay whatever is edited later.
         """
-        if told is not None:
-            self.__dict__["clients"] = {**self.__dict__.get("clients", {}), **told}
+        if marked_by is not None:
+            self.__dict__["clients"] = {**self.__dict__.get("clients", {}), **marked_by}
         if self.__dict__.get("_words") is not words:
             self.__dict__["_words"] = words
             self.__dict__.pop("literals", None)

@@ -134,7 +134,7 @@ async def fold(
     for rule, literals, is_here in rules:
         if literals:
             if request.body is not body:
-                body, held = request.body, request.literals.held
+                body, held = request.body, request.literals.present
             if held.isdisjoint(literals):
                 continue
         elif not request.body:

@@ -26,7 +26,7 @@ _LEAST = 8
 """Plain characters at the beginning of a note at least, by which it is found in a request."""
 _PLAIN = re.compile(r"[ !#-.0-\[\]-~]*")
 """Characters that JSON never escapes."""
-_ASKING = ("system", "developer", "user")
+_INSTRUCTING = ("system", "developer", "user")
 _REFERENCE = re.compile(r"\\(?:g<(\w+)>|([1-9]\d?))")
 _RESULT = "tool_result"
 WHY = "told where the conversation goes on"
@@ -86,7 +86,7 @@ class Note:
             return self.beginning in request.literals
         return self.beginning.encode() in request.body
 
-    def kept(
+    def noted(
         self, request: Request, previous: Request, pinned: Sequence[Edit] = ()
     ) -> list[NotedMessage]:
         """Return the messages with notes of this rule in ``previous`` and without in ``request``.
@@ -106,7 +106,7 @@ class Note:
             if behind is not None:
                 notes = tuple(filter(self._shape.fullmatch, behind[0]))
                 found.append(NotedMessage(index, now["content"], notes, in_blocks=behind[1]))
-        return [kept for kept in found if kept.notes]
+        return [noted for noted in found if noted.notes]
 
     def _groups(self) -> Iterator[str]:
         for name, number in zip(self._parts[1::3], self._parts[2::3], strict=True):
@@ -116,13 +116,13 @@ class Note:
 def begins(request: Request) -> bool:
     """Whether ``request`` begins a conversation: no message in it is the model's or a tool's."""
     _, items = messages_of(request)
-    return all(item.get("role") in _ASKING for item in items)
+    return all(item.get("role") in _INSTRUCTING for item in items)
 
 
-def again(request: Request, kept: Sequence[NotedMessage]) -> Iterator[Edit]:
+def again(request: Request, noted: Sequence[NotedMessage]) -> Iterator[Edit]:
     """Yield the edits that put earlier notes back behind their messages."""
     name, _ = messages_of(request)
-    for number, content, notes, in_blocks in kept:
+    for number, content, notes, in_blocks in noted:
         yield from _append(f"/{name}/{number}/content", content, notes, _AGAIN, in_blocks=in_blocks)
 
 

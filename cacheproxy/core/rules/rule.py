@@ -208,7 +208,7 @@ class Rule:
         now = next(self._note_texts(search, note, request, pins), None)
         if now is None or len(now) > MOST_NOTE:
             return
-        kept = note.kept(request, previous, pins)
+        kept = note.noted(request, previous, pins)
         kept = [one for one in kept if one.number < request.agreed]
         yield from pins
         yield from again(request, kept)

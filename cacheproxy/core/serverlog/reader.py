@@ -53,7 +53,7 @@ _FIRST = (
 )
 """Figures of a task of which only the first line counts."""
 _NUMBER = r"(\d{1,18}(?:\.\d+)?)"
-_KEPT = re.compile(rf"selected slot by \w+ similarity(?:.*?f_keep = {_NUMBER})?")
+_SIMILAR = re.compile(rf"selected slot by \w+ similarity(?:.*?f_keep = {_NUMBER})?")
 _SHARED = re.compile(
     r"checking sim = [\d.]+ \((\d{1,18})/|prompt with length\s+\d+, lcp =\s+(\d{1,18})"
 )
@@ -77,11 +77,11 @@ class _Open:
     """A request whose lines are not complete."""
 
     request: LoggedRequest  #: the request as far as it has been read
-    held: int | None = None  #: tokens in its slot at its end; None: not logged yet
+    in_slot: int | None = None  #: tokens in its slot at its end; None: not logged yet
     timed: bool = False  #: whether its times have been logged
 
     @property
-    def says_something(self) -> bool:
+    def has_figures(self) -> bool:
         """Whether its lines had a figure or an error."""
         told = self.request
         figures = (told.prompt, told.reused, told.evaluated, told.output)
@@ -132,7 +132,7 @@ class LogReader:
         done = []
         known = server.open.get(slot)
         begins = _BEGINS.search(line) is not None
-        if known is None or known.request.task != task or (begins and known.says_something):
+        if known is None or known.request.task != task or (begins and known.has_figures):
             done = self._finish(server, slot)
             request = LoggedRequest(
                 self._number, task, slot, kept=server.kept, shared=server.shared
@@ -178,7 +178,7 @@ class LogReader:
 
     def _before_a_task(self, server: _Instance, line: str) -> None:
         """Read a line of the server's choice of a slot."""
-        if found := _KEPT.search(line):
+        if found := _SIMILAR.search(line):
             server.kept = float(found[1]) if found[1] else None
         elif found := _SHARED.search(line):
             server.shared = max(server.shared or 0, int(found[1] or found[2]))
@@ -194,7 +194,7 @@ class LogReader:
         elif found := _OUTPUT.search(line):
             request.output = int(found[1])
         elif found := _RELEASED.search(line):
-            known.held = int(found[1] or found[2])
+            known.in_slot = int(found[1] or found[2])
             request.truncated = found[3] in ("1", "true")
         elif "total time" in line:
             known.timed = True
@@ -214,24 +214,24 @@ class LogReader:
     def _finish_if_over(self, server: _Instance, slot: int) -> list[LoggedRequest]:
         """Finish the request in ``slot`` once it is released and timed, in either order."""
         known = server.open.get(slot)
-        if known is None or not known.timed or known.held is None:
+        if known is None or not known.timed or known.in_slot is None:
             return []
         return self._finish(server, slot)
 
     def _finish(self, server: _Instance, slot: int) -> list[LoggedRequest]:
         known = server.open.pop(slot, None)
-        if known is None or not known.says_something:
+        if known is None or not known.has_figures:
             return []
         request = known.request
-        _derive(request, known.held)
+        _derive(request, known.in_slot)
         request.verdict, request.reason = judge_logged(request, server.earlier)
         if request.error is None and request.prompt is not None:
             server.earlier.append(request.prompt)
         return [request]
 
 
-def _derive(request: LoggedRequest, held: int | None) -> None:
-    """Derive unlogged tokens of prompt and reuse; ``held``: tokens in the slot at its end."""
+def _derive(request: LoggedRequest, in_slot: int | None) -> None:
+    """Derive unlogged tokens of prompt and reuse; ``in_slot``: tokens in the slot at its end."""
     prompt, reused, evaluated = request.prompt, request.reused, request.evaluated
     if evaluated is None:
         return
@@ -239,11 +239,11 @@ def _derive(request: LoggedRequest, held: int | None) -> None:
         request.prompt = reused + evaluated
     elif prompt is not None and reused is None and evaluated <= prompt:
         request.reused = prompt - evaluated
-    elif prompt is None and held is not None and request.output is not None:
+    elif prompt is None and in_slot is not None and request.output is not None:
         if request.truncated:  # a shifted slot has another length
             return
         # The slot has prompt and answer in the end, but for the last token.
-        request.prompt = max(evaluated, held - max(0, request.output - 1))
+        request.prompt = max(evaluated, in_slot - max(0, request.output - 1))
         request.reused = request.prompt - evaluated
         request.derived = True
 

@@ -16,10 +16,10 @@ from cacheproxy.core.document.reader import parsed
 from cacheproxy.core.kinds.kind import RenderingPage
 from cacheproxy.core.kinds.placement import ROLES, Late, Placement, Treatment
 
-Told = TypeVar("Told")
+Result = TypeVar("Result")
 Rendered = Mapping[str, str | None]
 """Rendered texts by the name of the question; None: the template refused it."""
-Asking = Generator[bytes, tuple[int, bytes], Told]
+Asking = Generator[bytes, tuple[int, bytes], Result]
 """A probe: it yields bodies to POST, and takes the status and the body of each answer."""
 _NO_PAGE = frozenset({401, 403, 404, 405, 410, 429, 501, 502, 503, 504, 508})
 _LARGEST = 64 << 10
@@ -30,7 +30,7 @@ Json = dict[str, Any]
 HEAD, ONE, LATE, TWO, THREE = (
     f"cacheproxy-{word}" for word in ("head", "one", "late", "two", "three")
 )
-THOUGHT, CALL, RESULT, SAYS = (
+THOUGHT, CALL, RESULT, SPEECH = (
     f"cacheproxy-{word}" for word in ("thought", "call", "result", "says")
 )
 """Marks of an assistant's reasoning, a tool's call and its result, and the tool's description."""
@@ -41,7 +41,7 @@ _TOOLS = [
         "type": "function",
         "function": {
             "name": _TOOL,
-            "description": SAYS,
+            "description": SPEECH,
             "parameters": {"type": "object", "properties": {"what": {"type": "string"}}},
         },
     }

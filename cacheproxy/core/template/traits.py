@@ -24,7 +24,7 @@ from cacheproxy.core.template.rendering import (
     ONE,
     OPEN,
     RESULT,
-    SAYS,
+    SPEECH,
     THOUGHT,
     TWO,
     Asking,
@@ -98,7 +98,7 @@ def asking_traits(
     return Profile(
         thoughts=ThinkingProfile(way, keeper, _writes_empty(rendered)),
         order=order_of(text),
-        tools_last=0 <= text.find(TWO) < text.find(SAYS),
+        tools_last=0 <= text.find(TWO) < text.find(SPEECH),
         system_last=0 <= text.find(TWO) < text.find(HEAD),
         clock=clock_in(text, now, formats) if now is not None else "",
     )
@@ -106,7 +106,7 @@ def asking_traits(
 
 def order_of(text: str) -> PromptOrder | None:
     """Return the order of a rendered prompt, None if it lacks the system text or the tool."""
-    head, tool = text.find(HEAD), text.find(SAYS)
+    head, tool = text.find(HEAD), text.find(SPEECH)
     if head < 0 or tool < 0:
         return None
     return PromptOrder.TOOLS_FIRST if tool < head else PromptOrder.SYSTEM_FIRST
@@ -128,7 +128,7 @@ def _writes_empty(rendered: Rendered) -> bool:
     for name in (BARE_OPEN, BARE_ENDED):
         text = rendered.get(name) or ""
         start, end = text.find(ONE), text.find(RESULT)
-        if not 0 <= start < end or SAYS in text[start:end]:
+        if not 0 <= start < end or SPEECH in text[start:end]:
             return False
         turns.append(text[start:end])
     return turns[0] != turns[1]

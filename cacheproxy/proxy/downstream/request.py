@@ -199,14 +199,14 @@ def error_body(path: str, status: int, message: str) -> bytes:
     return json.dumps(spoken(path).error(status, f"cacheproxy: {message}")).encode()
 
 
-def refusal(asked: RequestReader, status: int, message: str, sharing: Sharing) -> bytes:
+def refusal(reader: RequestReader, status: int, message: str, sharing: Sharing) -> bytes:
     """Return a whole error answer, after which the connection closes.
 
-    ``asked``: the reader of the request, which may have come only in part.
+    ``reader``: the reader of the request, which may have come only in part.
     """
-    body = error_body(asked.path.decode("latin-1"), status, message)
+    body = error_body(reader.path.decode("latin-1"), status, message)
     more = _MORE.get(status, b"") + b"".join([b"%b: %b\r\n" % field for field in sharing.headers])
-    is_bodiless = asked.head is not None and asked.head.method == b"HEAD"  # RFC 9110, 9.3.2
+    is_bodiless = reader.head is not None and reader.head.method == b"HEAD"  # RFC 9110, 9.3.2
     return (
         b"HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"
         b"%sConnection: close\r\n\r\n" % (status, reason_of(status), len(body), more)

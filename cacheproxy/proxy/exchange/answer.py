@@ -34,7 +34,7 @@ from cacheproxy.record.exchange import Exchange
 _log = Logger()
 FINAL = frozenset({400, 404, 413, 422})
 """Statuses of refusals that the same request would get again, perhaps after another prefill."""
-_TOO_LATE = "no retry came"
+_TIME_OVER = "no retry came"
 _MOST_READ = 4 << 20
 """Bytes of a held answer that are read ahead, at most; the rest waits at the upstream."""
 
@@ -49,17 +49,17 @@ class Answer(Protocol):
     ``attempt``: sends the request and has the connection. ``record``: record of the exchange that
     has the answer, or had it last. ``since``: when the request was first sent; ``left``: when its
     client left; both seconds of ``holding.clock``. ``session``: the first of the sessions that
-    begin like the request's. ``request``, ``asked_for``: see Attempt. ``is_running``: whether the
-    answer takes a place at the server. ``is_kept``: whether it is a whole refusal, which every
+    begin like the request's. ``request``, ``original``: see Attempt. ``is_running``: whether the
+    answer takes a place at the server. ``is_final``: whether it is a whole refusal, which every
     equal request gets. ``size``: bytes of memory that it takes while it is held.
     """
 
     left: float
     session: Session
     request: Request
-    asked_for: Request
+    original: Request
     size = 0
-    is_kept = False
+    is_final = False
     _ahead = 0
     _timer: IDelayedCall | None = None
 
@@ -81,7 +81,7 @@ class Answer(Protocol):
         self.state, connection = state, self.attempt.connection
         if state is AnswerState.ANSWERING:
             assert connection is not None
-            connection.kept = None  # no retry can have the answer any more
+            connection.retained = None  # no retry can have the answer any more
         elif state is not AnswerState.PREFILLING:  # the answer is over: its place is free
             if connection is not None and state is not AnswerState.DONE:
                 connection.abort()
@@ -103,7 +103,7 @@ class Answer(Protocol):
         connection = self.attempt.connection
         if self.delivery is not None or self.state not in ATTACHABLE or connection is None:
             raise StepError(self.state, "another's")
-        if not self.is_kept:
+        if not self.is_final:
             self._let_go()
             if not self.is_running:
                 self.is_running = True
@@ -116,12 +116,12 @@ class Answer(Protocol):
         """Drop the delivery, if the answer can go on without it; return whether it does."""
         delivery, connection = self.delivery, self.attempt.connection
         assert delivery is not None
-        if not self.is_kept:
+        if not self.is_final:
             if connection is None or not self._is_detachable(delivery, connection):
                 return False
             self._hold(delivery.record)
         self._part(delivery)
-        if connection is not None and not self.is_kept:
+        if connection is not None and not self.is_final:
             connection.attach().addCallbacks(self._read, self._failed)
         return self.state not in ANSWER_OVER  # ``holding`` may have had no room for it
 
@@ -137,7 +137,7 @@ class Answer(Protocol):
         if self.state is AnswerState.WAITING:
             may_be = not connection.has_head
         else:
-            is_there = self.state is AnswerState.PREFILLING and connection.kept is not None
+            is_there = self.state is AnswerState.PREFILLING and connection.retained is not None
             may_be = is_there and (connection.head.status == 200 or self.is_refusal)
         if not may_be or not self.holding.takes(self, delivery.record, delivery.gone):
             return False
@@ -205,7 +205,7 @@ class Answer(Protocol):
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """End the reading: a whole answer goes on waiting for its retry, a broken one is closed."""
         if reason is WHOLE:
-            self.is_kept = self.is_refusal
+            self.is_final = self.is_refusal
             self._leave_place()
         else:
             self._failed(reason)
@@ -213,12 +213,12 @@ class Answer(Protocol):
     def _hold(self, record: Exchange) -> None:
         assert record.session is not None
         self.record, self.session = record, record.session.first
-        self.request, self.asked_for = self.attempt.request, self.attempt.asked_for
+        self.request, self.original = self.attempt.request, self.attempt.original
         self.left = self.holding.clock.seconds()
         self.size, self._ahead = len(record.received.body), _MOST_READ
         if record.sent is not None and record.sent is not record.received:
             self.size += len(record.sent.body)
-        self._timer = self.holding.clock.callLater(self.holding.seconds, self.end, _TOO_LATE)
+        self._timer = self.holding.clock.callLater(self.holding.seconds, self.end, _TIME_OVER)
         self.holding.add(self)
 
     def _read(self, response: UpstreamConnection) -> None:

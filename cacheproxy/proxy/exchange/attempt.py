@@ -60,9 +60,9 @@ class Attempt:
     the request had been read.
 
     ``counted``: the whole answer, if the proxy computes it. ``translated``: None if the request
-    went in its own API. ``asked``: key under which the answer's reasoning is remembered.
+    went in its own API. ``thought_key``: key under which the answer's reasoning is remembered.
     ``strip_progress``: whether the stream has progress reports that the client did not ask for.
-    ``asked_for``: the client's request; ``request``: the same after the rules. ``connection``: the
+    ``original``: the client's request; ``request``: the same after the rules. ``connection``: the
     last one. ``refusal``: the response, if it is an error which has been read.
     """
 
@@ -79,10 +79,10 @@ class Attempt:
         self.connection: UpstreamConnection | None = None
         self.counted: bytes | None = None
         self.translated: Translation | None = None
-        self.asked: int | None = None
+        self.thought_key: int | None = None
         self.strip_progress = False
         self.refusal: Refusal | None = None
-        self.asked_for = record.received
+        self.original = record.received
         self._context, self._server, self._record = context, server, record
         self._came, self._started, self._turn = came, started, prepared.turn
         self.request, self._reports = prepared.request, prepared.reports
@@ -108,7 +108,7 @@ class Attempt:
             stamp = server.stamp.headers(record.received, None if turn is None else turn.session)
         while True:
             kept = adapted.needs.get(THINKING)
-            self.asked = kept.asked if begins and isinstance(kept, KeptNeed) else None
+            self.thought_key = kept.thought_key if begins and isinstance(kept, KeptNeed) else None
             record.reports, asked = self._reports + adapted.reports, ()
             translated = self.translated = None
             if translating.is_needed:

@@ -262,24 +262,24 @@ class Delivery:
         self.down.write(deferred(status, message, self.pings.first != b""))
         self.down.finish()
 
-    def listen(self, asked: int | None) -> Listener | None:
+    def listen(self, thought_key: int | None) -> Listener | None:
         """Return a listener for the answer, None if the store has no use for the answer's text.
 
-        ``asked``: see Attempt.
+        ``thought_key``: see Attempt.
         """
         record = self.record
         place, session = record.place, record.session
         history = None if place is None else place.history
-        decides = asked is not None or (history is not None and history.answers is not None)
+        decides = thought_key is not None or (history is not None and history.answers is not None)
         if not decides or record.status != 200 or session is None:
             return None
-        self._listener = Listener(self._context.clock, self._context.store, record, asked)
+        self._listener = Listener(self._context.clock, self._context.store, record, thought_key)
         return self._listener
 
-    def close(self, asked: int | None, keys: frozenset[bytes]) -> None:
+    def close(self, thought_key: int | None, keys: frozenset[bytes]) -> None:
         """Close listener and pings; record the answer's figures, and its body if retained.
 
-        ``asked``: see Attempt. ``keys``: see ``shows_key``.
+        ``thought_key``: see Attempt. ``keys``: see ``shows_key``.
         """
         record, relay = self.record, self.relay
         if self.pings is not None:
@@ -287,12 +287,12 @@ class Delivery:
         self.relay = self.pings = None  # breaks the reference cycle
         body: bytes | None = self._reply or None
         if relay is not None:
-            body = None if relay.kept is None else relay.kept.joined()
+            body = None if relay.retained is None else relay.retained.joined()
             record.bytes_down = relay.bytes_down
             if relay.first_byte is not None and not record.held:  # else it counts for the retry
                 record.first_byte = relay.first_byte - self.started
         if self._reply and record.status == 200:
-            listener = self.listen(asked)
+            listener = self.listen(thought_key)
             if listener is not None:
                 listener.feed(self._reply)
         if self._listener is not None:

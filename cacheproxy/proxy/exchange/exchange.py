@@ -80,12 +80,12 @@ class _UnderWay:
             ended = AnswerState.BROKEN if delivery.gone is None else AnswerState.GIVEN_UP
         answer, upstream = sending.answer, sending.server.upstream
         if answer is not None and answer.delivery is delivery:  # else the answer is held
-            if answer.is_kept:
+            if answer.is_final:
                 answer.detach()
             else:
                 answer.become(ended)
         self.context.progressed(record, None, None)
-        delivery.close(None if answer is None else answer.attempt.asked, upstream.keys)
+        delivery.close(None if answer is None else answer.attempt.thought_key, upstream.keys)
         if self.is_probe:  # a probe belongs to no conversation
             return
         take_tap(record, delivery.tap, upstream.keys)
@@ -107,7 +107,7 @@ class _UnderWay:
         delivery.gone = failure
         delivery.become(DeliveryState.LEFT)
         held = answer if answer is not None and answer.delivery is delivery else None
-        if held is None or not held.detach() or held.is_kept:
+        if held is None or not held.detach() or held.is_final:
             done.cancel()
             return
         self.record.held = True
@@ -150,9 +150,9 @@ class _UnderWay:
             await delivery.say_overflow(overflow, response)
             return
         is_joined = head.status == 200 and held is not None
-        is_other = is_joined and asks_otherwise(attempt.asked_for, received)
+        is_other = is_joined and asks_otherwise(attempt.original, received)
         is_whole = is_other and not wants_stream(received)
-        if is_other and not is_whole and not wants_stream(attempt.asked_for) and not down.started:
+        if is_other and not is_whole and not wants_stream(attempt.original) and not down.started:
             delivery.begin_head()
         if down.started or is_other:
             is_ours = down.started
@@ -177,12 +177,12 @@ class _UnderWay:
             or (delivery.signs_beside(head, is_whole=is_whole) if head.length is None else None),
             defers=delivery.pings is not None,
             keep=context.keep_bodies,
-            listener=delivery.listen(attempt.asked),
+            listener=delivery.listen(attempt.thought_key),
             prefill=PrefillReader(strip_progress=attempt.strip_progress)
             if streams or delivery.pings
             else None,
             progressed=delivery.progressed,
-            begins=None if answer.is_kept else partial(answer.become, AnswerState.ANSWERING),
+            begins=None if answer.is_final else partial(answer.become, AnswerState.ANSWERING),
         )
         delivery.become(DeliveryState.ANSWERED)
         ending = relay.start()

@@ -30,11 +30,11 @@ def wants_stream(request: Request) -> bool:
     return (request.json or {}).get("stream") is True
 
 
-def asks_otherwise(asked: Request, received: Request) -> bool:
-    """Whether the answer to the request ``asked`` has another form than ``received`` wants."""
-    if wants_stream(asked) != wants_stream(received):
+def asks_otherwise(original: Request, received: Request) -> bool:
+    """Whether the answer to the request ``original`` has another form than ``received`` wants."""
+    if wants_stream(original) != wants_stream(received):
         return True
-    options = ((one.json or {}).get("stream_options") for one in (asked, received))
+    options = ((one.json or {}).get("stream_options") for one in (original, received))
     return wants_stream(received) and next(options) != next(options)
 
 

@@ -48,12 +48,12 @@ class Holdable(Protocol):
     record: Exchange
     session: Session
     request: Request
-    asked_for: Request
+    original: Request
     left: float
     since: float
     size: int
     is_running: bool
-    is_kept: bool
+    is_final: bool
 
     @property
     def is_attached(self) -> bool:
@@ -116,7 +116,7 @@ def _is_retry(one: Holdable, received: Request, request: Request, owners: Owners
         owners.of(received, by_address=True) == owners.of(first, by_address=True)
         and lasting(received.headers, owners.ignores) == lasting(first.headers, owners.ignores)
         and asks_the_same(one.request, request if one.server.edits else received)
-        and (one.is_kept or _can_be_given_to(one, received))
+        and (one.is_final or _can_be_given_to(one, received))
     )
 
 
@@ -128,7 +128,7 @@ def _give_way(one: Holdable, session: Session | None) -> None:
 
 
 def _can_be_given_to(one: Holdable, received: Request) -> bool:
-    dialect, asked = received.dialect, one.asked_for.json
+    dialect, asked = received.dialect, one.original.json
     if dialect is None or asked is None or received.json is None:
         return True
     return dialect.can_regive(asked, received.json, one.server.counts_streams)
@@ -222,7 +222,7 @@ class Holding:
 
         If its number of slots is not known, ``_look`` ends them once a request has to wait.
         """
-        if not server.tells_slots:
+        if not server.knows_slots:
             return
         for one in tuple(self.held):
             if server.health.waiting <= server.slots:

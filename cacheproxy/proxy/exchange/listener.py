@@ -22,17 +22,19 @@ _log = Logger()
 class Listener:
     """The reader of one answer for the store; a long one is read in a thread.
 
-    ``asked``: key under which the answer's reasoning is remembered, None not to remember it.
+    ``thought_key``: key under which the answer's reasoning is remembered, None not to remember it.
     """
 
-    def __init__(self, reactor: Any, store: Store, record: Exchange, asked: int | None) -> None:
+    def __init__(
+        self, reactor: Any, store: Store, record: Exchange, thought_key: int | None
+    ) -> None:
         self._reactor = reactor
         self._record = record
         self._is_busy = False
         dialect, headers = record.received.dialect, record.response_headers
         assert record.session is not None
         history = None if record.place is None else record.place.history
-        hear = partial(store.heard, record.session, history, asked)
+        hear = partial(store.heard, record.session, history, thought_key)
         self._hear: Callable[[Hearing | None, Heard], None] = hear
         self._reader: Hearing | None = None
         if dialect is None or dialect.reading is None:

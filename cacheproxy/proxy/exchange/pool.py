@@ -15,7 +15,7 @@ from cacheproxy.core.conversation.prepare import Prepared
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.turn import Turn
 from cacheproxy.core.kinds.known import kind_of
-from cacheproxy.core.kinds.profile import says
+from cacheproxy.core.kinds.profile import described
 from cacheproxy.core.kinds.status import UpstreamState
 from cacheproxy.core.route.facts import Facts, facts_of
 from cacheproxy.core.route.route import (
@@ -298,7 +298,7 @@ class Server:
         return (None if profile.server is None else profile.server.slots) or 1
 
     @property
-    def tells_slots(self) -> bool:
+    def knows_slots(self) -> bool:
         """Whether the server reports the number of its slots."""
         server = self.profiling.profile.server
         return server is not None and server.slots is not None
@@ -335,7 +335,7 @@ class Server:
 
     def words(self) -> dict[str, str]:
         """Return the facts known of the server and the proxy's reaction to each, a line each."""
-        found = self.adapting.words() | says(self.profiling.profile)
+        found = self.adapting.words() | described(self.profiling.profile)
         return {name: text for name, text in found.items() if text}
 
     def refused(self) -> None:

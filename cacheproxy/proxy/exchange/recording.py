@@ -57,7 +57,7 @@ def _take_failure(record: Exchange, tap: UsageReader, keys: frozenset[bytes]) ->
         record.error = words(tap.failure, asked, keys) or _NO_WORDS
     elif tap.is_page:
         record.outcome, record.error = Outcome.UPSTREAM_FAILED, A_PAGE
-    elif tap.says_nothing and _may_say(record.received):
+    elif tap.is_silent and _may_say(record.received):
         record.outcome = Outcome.EMPTY
 
 

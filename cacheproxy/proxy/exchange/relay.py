@@ -25,7 +25,7 @@ from cacheproxy.proxy.upstream.connection import WHOLE, UpstreamConnection
 
 _FLUSH_SECONDS = 10.0
 """Seconds in which a client has to read the last bytes of an answer that broke off."""
-_MOST_KEPT = 64 << 20
+_MOST_RETAINED = 64 << 20
 _MOST_BEFORE = 4 << 20
 """Bytes from the upstream at most that are retained for a retry before the answer begins."""
 # Last bytes of an event: an empty line, where lines end with CR LF, LF or CR (HTML standard,
@@ -80,10 +80,10 @@ class Pings(Deadline):
 
     def sent(self, data: bytes, *, begun: bool = True) -> None:
         """Take note of bytes that went down; ``begun``: whether the answer itself has begun."""
-        says_nothing = data[:1] == b":" and self._is_comments(data)
-        if not (self.first or says_nothing):  # even an empty first chunk has the answer's id
+        is_silent = data[:1] == b":" and self._is_comments(data)
+        if not (self.first or is_silent):  # even an empty first chunk has the answer's id
             self.first = data[:_LOOKED_AT]
-        if (begun and not says_nothing) or self._heeds():
+        if (begun and not is_silent) or self._heeds():
             self.heard()
         if len(data) < _LONGEST_END:
             data = self._end + data
@@ -127,9 +127,9 @@ class Relay(Protocol):
     head is ours, of a stream that can carry a deferred error: if the body breaks off before its
     answer has begun, the stream stays open (``is_open``) for the caller to end with one.
 
-    ``keep``: retain the body, at most 64 MiB of it, as ``kept``. ``listener``: gets a copy of the
-    bytes that go down. ``first_byte``: when the answer began; ``prefill`` tells its bytes from the
-    server's signs of life. Until then ``progressed`` is called with the progress of the prompt,
+    ``keep``: retain the body, at most 64 MiB of it, as ``retained``. ``listener``: gets a copy of
+    the bytes that go down. ``first_byte``: when the answer began; ``prefill`` tells its bytes from
+    the server's signs of life. Until then ``progressed`` is called with the progress of the prompt,
     and with None when that is over.
 
     ``begins`` is called before the first byte of the answer goes down; None: a retry may still have
@@ -173,7 +173,7 @@ class Relay(Protocol):
         self._defers = defers
         self.is_open = False
         """Whether the answer broke off before it began, so that a deferred error has to follow."""
-        self.kept = Pieces() if keep else None
+        self.retained = Pieces() if keep else None
         self._listener = listener
 
     def start(self) -> Deferred[None]:
@@ -215,7 +215,7 @@ class Relay(Protocol):
         if self._begins is not None:
             self._left -= came
             if self._left < 0:
-                self._connection.kept = None
+                self._connection.retained = None
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """End the body downstream: whole if ``reason`` is WHOLE, else cut off."""
@@ -297,8 +297,8 @@ class Relay(Protocol):
         self._request.write(data, waits=self._connection.is_whole)
         if self._pings is not None:
             self._pings.sent(data, begun=self.first_byte is not None)
-        if self.kept is not None and self.bytes_down <= _MOST_KEPT:
-            self.kept.add(data)
+        if self.retained is not None and self.bytes_down <= _MOST_RETAINED:
+            self.retained.add(data)
         if self._listener is not None:
             self._listener.feed(data)
 

@@ -152,7 +152,7 @@ class Profiling:
             self._ask_again()
         if look.server is not None and look.state is UpstreamState.UP:
             known = self.beliefs.status
-            self.beliefs.told(profile_from_look(look, known), look.formats)
+            self.beliefs.learn(profile_from_look(look, known), look.formats)
             if known != self.beliefs.status:
                 self.progress = kind_of(self.beliefs.profile).serving.progress
 

@@ -28,7 +28,7 @@ class Deadline:
         self._expired: Callable[[], object] | None = expired
         self._timer: IDelayedCall | None = None
         self._fires = 0.0
-        self._held = False
+        self._paused = False
 
     def set(self, seconds: float) -> None:
         """Set the moment to ``seconds`` from now, earlier or later than before."""
@@ -44,17 +44,17 @@ class Deadline:
         """Start the silence again: data came, or the silence begins now."""
         if self.moment is not None:
             self.moment = self.seconds() + self.limit
-        elif self.limit and not self._held:
+        elif self.limit and not self._paused:
             self.set(self.limit)
 
     def hold(self) -> None:
         """Suspend the deadline: the proxy has stopped reading."""
-        self._held = True
+        self._paused = True
         self.moment = None
 
     def go_on(self) -> None:
         """End the suspension, and start the silence again."""
-        self._held = False
+        self._paused = False
         self.heard()
 
     def stop(self) -> None:

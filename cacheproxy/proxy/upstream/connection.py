@@ -48,7 +48,7 @@ class UpstreamConnection(ResponseHeadParts, Protocol):
     The Deferred of ``start`` fires with the connection when the response's ``head`` is whole;
     cancelling it aborts the connection, or the attempt to connect. From then on the connection is
     an IResponse: the body waits until ``deliverBody`` names a protocol (treq's ``collect`` does,
-    for one), and is the protocol's transport, with back-pressure. While ``kept`` is not None,
+    for one), and is the protocol's transport, with back-pressure. While ``retained`` is not None,
     another protocol may get the body afterwards, from its beginning, and another caller the head
     (``attach``). ``silence``: seconds that the upstream may send nothing, 0 for no limit.
     ``handshake``: seconds for the TLS handshake, 0 without TLS. The connection is also the factory
@@ -83,7 +83,7 @@ class UpstreamConnection(ResponseHeadParts, Protocol):
         self._is_gone = False
         self._until: float | None = None  # end of the silence, while ``no_head`` is due before
         self.has_head = False  #: whether the response's head has come
-        self.kept: list[bytes] | None = []
+        self.retained: list[bytes] | None = []
         """Bytes of the body that have come; None: the body gets no further reader."""
         self._reader: IProtocol | None = None
         self._is_paused = self._is_aborted = False
@@ -197,8 +197,8 @@ class UpstreamConnection(ResponseHeadParts, Protocol):
                 answer.callback(self)
         self.is_whole = response.done
         if body:
-            if self.kept is not None:
-                self.kept.append(body)
+            if self.retained is not None:
+                self.retained.append(body)
             if self._reader is not None:
                 self._reader.dataReceived(body)
             else:
@@ -218,8 +218,8 @@ class UpstreamConnection(ResponseHeadParts, Protocol):
         self._reader = protocol
         protocol.makeConnection(self)  # type: ignore[arg-type]
         was_paused = self._is_paused
-        if self.kept:
-            for data in tuple(self.kept):
+        if self.retained:
+            for data in tuple(self.retained):
                 protocol.dataReceived(data)
         if self._ended is not None:
             self._end(self._ended)

@@ -61,7 +61,7 @@ def keep(asked, way, thoughts, kin=None):
     """Keep the reasoning of a request in this ``way``."""
     one = KeptThinking(AUTO, None, None, None)
     after, need, report = adapted(one, asked, {(): Sources(way, thoughts, kin)})
-    return Kept(after, report, None if need is None else need.asked)
+    return Kept(after, report, None if need is None else need.thought_key)
 
 
 class Talk:
@@ -97,7 +97,7 @@ class Talk:
         way = way_of(self._setting, self.server, asked, self.thoughts)
         kept = keep(asked, way, self.thoughts)
         if way is not None:
-            self.thoughts.asked_by = next(iter(way), None)
+            self.thoughts.switch = next(iter(way), None)
         self.sent = kept.request
         self.reports.append(kept.report)
         assert kept.report is None or kept.report.error is None

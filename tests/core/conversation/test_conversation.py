@@ -45,15 +45,15 @@ def test_the_store_counts_thoughts_and_drops_them_with_their_conversation():
     proxy = Proxy()
     store = proxy.store
     session = proxy(asked("words")).session
-    before = store.bytes_kept
+    before = store.bytes_stored
     heard = Heard(1, Thought("", f'"{"x" * 150_000}"'), is_whole=True)
     store.heard(session, None, 1, None, heard)
-    assert store.bytes_kept >= before + 150_000
-    assert store.bytes_kept == store.conversation(session).cost
+    assert store.bytes_stored >= before + 150_000
+    assert store.bytes_stored == store.conversation(session).cost
     store.most_bytes = 200_000
     proxy(asked("others " * 9_000, "b"))
     assert store.conversation(session) is None
-    assert store.bytes_kept < 200_000
+    assert store.bytes_stored < 200_000
     for gone in (session, Session("agent", "nobody's")):
         store.heard(gone, None, 1, None, Heard(1, THOUGHT, is_whole=True))
         assert store.conversation(gone) is None

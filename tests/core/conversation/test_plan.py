@@ -50,7 +50,7 @@ def test_each_request_is_asked_what_its_clients_rules_ask(cases):
         assert (own.client, found) == (name, ALL | rules)
         assert {rule.name for rule in own.fields} == rules & {"pin"}
         assert [hook.plugin for hook in own.hooks] == ["hook"] * ("pin" in rules)
-        assert asked.literals.held == ({"of-mine"} if "mine" in rules else set())
+        assert asked.literals.present == ({"of-mine"} if "mine" in rules else set())
         assert own is plan.of(asked)
         edited = asked.with_text('{"system": "another"}')
         assert OTHER.sent(edited) == ("pin" in rules), "whose it is was told by what came"

@@ -119,7 +119,7 @@ def test_a_subagents_root_is_known():
 
 @pytest.mark.parametrize("head", [0, 10_000])
 def test_memory_is_bounded_and_the_least_recently_used_goes(head):
-    """What Python holds is what ``bytes_kept`` says, within a half; so it is of long heads."""
+    """What Python holds is what ``bytes_stored`` says, within a half; so it is of long heads."""
     most = 1 << 19
     store = Store(most)
     tracemalloc.start()
@@ -129,10 +129,10 @@ def test_memory_is_bounded_and_the_least_recently_used_goes(head):
         asked = turn([f"{number} " * (600 if head else 12_000)], number, headers=headers)
         session = Session("agent", f"{number} " * (1 + head // 10))
         store.end(session, begun(store, asked, session), None)
-        assert store.bytes_kept <= most
+        assert store.bytes_stored <= most
     held = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
-    assert store.bytes_kept > most / 2
+    assert store.bytes_stored > most / 2
     assert held < 1.5 * most
     for number, is_kept in ((0, False), (29, True)):
         known = store.conversation(Session("agent", f"{number} " * (1 + head // 10)))
@@ -166,9 +166,9 @@ def test_whatever_comes_it_keeps_no_more_than_it_may(turns):
         store.end(session, place, before, broke=broke, curable=broke)
         known = [store.conversation(Session("agent", str(number))) for number in range(6)]
         known = [one for one in known if one is not None]
-        assert store.bytes_kept == sum(one.cost for one in known)
+        assert store.bytes_stored == sum(one.cost for one in known)
         assert not any(one.count(lane) for one in known for lane in one.lanes)
-        assert store.bytes_kept <= most or len(known) == 1
+        assert store.bytes_stored <= most or len(known) == 1
 
 
 def test_one_that_is_too_large_alone_stays_until_the_next():
@@ -202,7 +202,7 @@ def test_an_emoji_makes_a_text_four_times_as_large():
         store = Store()
         asked = turn([text], 1)
         begun(store, asked)
-        kept.append(store.bytes_kept - len(asked.body))
+        kept.append(store.bytes_stored - len(asked.body))
     assert kept[1] - kept[0] > 290_000
     assert kept[0] > 100_000
 

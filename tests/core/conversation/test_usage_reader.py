@@ -170,7 +170,7 @@ def test_a_bomb_has_no_usage():
 
 def test_too_long_a_body_has_no_usage(monkeypatch):
     """What is over the limit is not kept; a too long line is skipped, the next is read."""
-    monkeypatch.setattr(reader_module, "_LONGEST_KEPT", 500)
+    monkeypatch.setattr(reader_module, "_LONGEST_MESSAGE", 500)
     message = json.dumps({"usage": CHAT_USAGE}).encode()
     long_message = json.dumps({"usage": {"prompt_tokens": 5}, "x": "y" * 500}).encode()
     assert read(JSON, long_message) == Usage()
@@ -225,14 +225,14 @@ regions = st.tuples(
     bodies,
     st.sampled_from([SSE, JSON, NDJSON, "", "json event-stream ndjson"]),
     cuts,
-    st.integers(0, 200) | st.just(reader_module._LONGEST_KEPT),
+    st.integers(0, 200) | st.just(reader_module._LONGEST_MESSAGE),
     regions,
 )
 def test_any_bytes_in_any_chunks_give_the_same_usage(body, content_type, places, longest, regions):
     """Nothing raises; how the bytes were cut does not matter, nor what is too long to be read."""
     together, late = regions
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reader_module, "_LONGEST_KEPT", longest)
+        patch.setattr(reader_module, "_LONGEST_MESSAGE", longest)
         patch.setattr(reader_module, "_LATE", late)
         whole = read(content_type, body)
         patch.setattr(reader_module, "_TOGETHER", together)

@@ -221,14 +221,14 @@ def test_failures_in_our_words(answer, said):
 def test_an_answer_that_says_nothing(answer):
     reader = reading(*answer)
     assert reader.failure is None
-    assert reader.says_nothing
+    assert reader.is_silent
 
 
 @pytest.mark.parametrize("answer", SAYS.values(), ids=SAYS)
 def test_an_answer_that_says_something(answer):
     reader = reading(*answer)
     assert reader.failure is None
-    assert not reader.says_nothing
+    assert not reader.is_silent
 
 
 @pytest.mark.parametrize("cut", range(1, 60, 7))

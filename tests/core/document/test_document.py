@@ -212,7 +212,7 @@ def test_what_it_costs_is_what_python_holds(value, escaped):
     prompt_of(Request("POST", "/v1/messages", (), body, memo))
     held = tracemalloc.get_traced_memory()[0] - before + len(body)
     tracemalloc.stop()
-    assert held / 1.3 < memo.bytes_kept < 4 * held
+    assert held / 1.3 < memo.bytes_stored < 4 * held
 
 
 @given(st.text(alphabet='{}[]",:\\u0aeE+-. \nnulltrue\x00é😀', max_size=40))
@@ -351,7 +351,7 @@ def test_a_text_is_in_the_body_or_not_whatever_came_before(turns, asked, data):
             own, found = data.draw(st.sampled_from(known_words)), Document(body, memo)
             known = Literals(body, own, found.short(), found.root.items)
             plain = Literals(body, Words())
-            assert known.held == {word for word in own.known if word in plain}
+            assert known.present == {word for word in own.known if word in plain}
             for word in data.draw(st.lists(st.sampled_from(asked))):
                 assert (word in known) is (word in plain) is (word.encode() in body)
                 pattern = re.compile(word.encode() + b"?(a|bb)")
@@ -362,8 +362,8 @@ def test_a_text_that_another_thread_asks_for_meanwhile_is_found():
     """It is one of the known ones while the body has not been searched for it."""
 
     class Meanwhile(Words):
-        def held_by(self, text, parts=()):
-            found = super().held_by(text, parts)
+        def found_in(self, text, parts=()):
+            found = super().found_in(text, parts)
             self.learn("b")
             return found
 
@@ -386,7 +386,7 @@ def test_what_an_array_holds_is_known_up_to_where_it_goes_on_from_another():
     memo, own, long = Memo(), Words(["aa"]), "x" * 300
     for more, held in ((["bb"], {}), (["bb", "aa"], {"aa", "bb"}), (["aa"], {"aa"})):
         found = Document(json.dumps({"messages": [long, *more]}).encode(), memo)
-        assert own.held_by(found.short(), found.root.items) == set(held)
+        assert own.found_in(found.short(), found.root.items) == set(held)
         own.learn("bb")
 
 

@@ -177,8 +177,8 @@ def test_it_is_bounded_in_bytes():
     for number in range(100):
         Document(body_of([number, number + 1], system=f"{number}"), memo)
         Document(body_of([-1]), memo)
-        assert memo.bytes_kept <= 300_000
-    assert memo.bytes_kept > 100_000
+        assert memo.bytes_stored <= 300_000
+    assert memo.bytes_stored > 100_000
     assert Document(body_of([-1]), memo).scanned < 200
     assert Document(body_of([0, 1], system="0"), memo).scanned > 200
 
@@ -187,12 +187,12 @@ def test_a_message_is_counted_once_however_many_arrays_have_it():
     """As it came and as it was edited, and in conversations that part later."""
     memo = Memo()
     Document(body_of(range(50)), memo)
-    alone = memo.bytes_kept
+    alone = memo.bytes_stored
     spelled = Document(body_of(range(50))).array("messages").length
     for number in range(5):
         Document(body_of([99 + number, *range(1, 50)]), memo)
         Document(body_of([*range(49), 99 + number]), memo)
-    assert memo.bytes_kept < alone + 11 * spelled
+    assert memo.bytes_stored < alone + 11 * spelled
     for number in range(16):
         Document(body_of([200 + number, 1, 2]), memo)
     assert Document(body_of([-1, *range(1, 50)]), memo).scanned < 500
@@ -205,7 +205,7 @@ def test_what_was_let_go_of_is_neither_counted_nor_found():
     for _ in range(2):
         Document(body_of([-1], tools=1), memo)
         assert Document(body_of(range(50)), memo).scanned > 10_000
-        assert memo.bytes_kept == 0
+        assert memo.bytes_stored == 0
 
 
 def test_another_thread_may_find_what_is_about_to_be_let_go_of():
@@ -225,7 +225,7 @@ def test_another_thread_may_find_what_is_about_to_be_let_go_of():
             Document(body, memo)
     finally:
         sys.setprofile(before)
-    assert 0 < memo.bytes_kept <= 40_000
+    assert 0 < memo.bytes_stored <= 40_000
 
 
 def test_a_small_member_does_not_keep_the_body_it_came_in():
@@ -251,7 +251,7 @@ def test_a_hundred_conversations_that_begin_alike_each_go_on_from_their_own():
             document = Document(json.dumps({"messages": messages}).encode(), memo)
             new = len(messages[0]["content"]) * (2 if turn > 2 else 4)
             assert document.scanned < 1.2 * new
-        kept.append(memo.bytes_kept)
+        kept.append(memo.bytes_stored)
     assert kept[-1] < 5 / 2 * 1.2 * kept[0]
 
 
@@ -299,7 +299,7 @@ def test_a_counter_in_the_first_block_of_the_system_text_does_not_fill_it():
     for number in range(9):
         system = [f"turn {number:04}", "Be brief. " * 40, "rules " * 99]
         Document(json.dumps({"system": system, "messages": ["say"]}).encode(), memo)
-        sizes.append(memo.bytes_kept)
+        sizes.append(memo.bytes_stored)
     assert len(set(sizes)) == 1
 
 

@@ -105,7 +105,7 @@ def test_what_cannot_be_read_is_not_called_cut(monkeypatch):
     assert not is_cut(CHAT, body, content_type="text/html")
     assert not is_cut("/v1/models", body)
     assert not is_cut(CHAT, b"[" * 200_000, content_type=JSON)
-    monkeypatch.setattr(reader_module, "_LONGEST_KEPT", 100)
+    monkeypatch.setattr(reader_module, "_LONGEST_MESSAGE", 100)
     assert not is_cut(CHAT, b'{"a":' + b" " * 100, content_type=JSON)
     # a Responses stream repeats the whole answer in its last event
     end = {"type": "response.completed", "response": {"output": "x" * 200}}

@@ -47,14 +47,14 @@ def test_the_setting_for_a_crowd(crowd, server, flags, beside):
 
 def test_it_is_said_with_what_it_costs_and_what_nobody_knows():
     setting = CrowdSetting(ONE, 9_000, 3_000, memory(4, None, unified=None), (FIVE, 6_000))
-    assert setting.says == (
+    assert setting.text == (
         "--parallel 1: where it was measured, such a crowd evaluated 3,000 tokens instead of "
         "9,000, but requests wait for one another; with 4 slots as now, "
         "--slot-prompt-similarity 0.5: 6,000. (Defaults are assumed where no page tells: a "
         "similarity of 0.1, a RAM cache, one memory for all slots)"
     )
     setting = CrowdSetting(NINE, 9_000, 3_000, memory(1))
-    assert setting.says == (
+    assert setting.text == (
         "--slot-prompt-similarity 0.9: where it was measured, such a crowd evaluated 3,000 tokens "
         "instead of 9,000. (Defaults are assumed where no page tells: a similarity of 0.1)"
     )

@@ -16,7 +16,7 @@ def test_three_of_them_do_harm(late):
     assert (placement.places, placement.late) == (harms, late)
     assert placement.moves("system", leads=False) is harms
     assert placement.moves("developer", leads=True) is harms
-    assert ("the proxy sends them as user" in placement.says) is harms
+    assert ("the proxy sends them as user" in placement.text) is harms
 
 
 def test_each_role_fares_by_itself_at_the_head_and_late():

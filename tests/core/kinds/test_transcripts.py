@@ -24,10 +24,10 @@ from cacheproxy.core.kinds.prefill import PrefillReader
 from cacheproxy.core.kinds.profile import (
     MemoryKind,
     Profile,
+    described,
     for_people,
     plain,
     profile_in,
-    says,
 )
 from cacheproxy.core.kinds.status import (
     Answers,
@@ -107,15 +107,15 @@ def hidden(*chunks):
 
 def in_words(profile):
     page = for_people(profile)
-    assert page.pop("says") == says(profile)
+    assert page.pop("says") == described(profile)
     assert page == {k: v for k, v in plain(profile).items() if k not in ("server", "placement")}
-    return says(profile)
+    return described(profile)
 
 
 def learned(known, *facts):
     """A profile as it is completed by what answers show, after each of the facts."""
     beliefs, found = Beliefs(lambda: 1.7e9), []
-    beliefs.told(known, ())
+    beliefs.learn(known, ())
     for name, *arguments in facts:
         getattr(beliefs, name)(*arguments)
         found.append(beliefs.profile)

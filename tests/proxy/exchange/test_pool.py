@@ -68,7 +68,7 @@ class Pool:
 
     def know(self, name, **facts):
         """Have a server say of itself what it is."""
-        self.server(name).profiling.beliefs.told(replace(UNKNOWN, **facts), ())
+        self.server(name).profiling.beliefs.learn(replace(UNKNOWN, **facts), ())
 
 
 def test_a_conversation_goes_on_where_it_is():

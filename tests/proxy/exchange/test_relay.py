@@ -229,7 +229,7 @@ def test_pings_are_neither_kept_nor_counted():
     down.comes(LAST)
     down.clock.advance(15)
     assert down.transport.pieces == [chunk(COMMENT), chunk(EVENT), chunk(COMMENT), LAST]
-    assert (down.relay.bytes_down, down.relay.kept.joined()) == (len(EVENT), EVENT)
+    assert (down.relay.bytes_down, down.relay.retained.joined()) == (len(EVENT), EVENT)
 
 
 attentive = proxy_with(

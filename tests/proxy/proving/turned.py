@@ -86,7 +86,7 @@ class Told(Beliefs):
 
     @profile.setter
     def profile(self, profile: Profile) -> None:
-        self.told(profile, ())
+        self.learn(profile, ())
 
 
 def proving_at(reactor: HandTurned, url: str, **profile: Any) -> Proving:

@@ -57,7 +57,7 @@ class LlamaServer(ServerProcess):
         # 12 s instead of 0.03 s.
         env = {"OMP_WAIT_POLICY": "passive", **os.environ}
         given = json.dumps(DEFAULTS | settings)
-        super().__init__(["cacheproxy_demo.embedded.child", str(model), given], env, says=True)
+        super().__init__(["cacheproxy_demo.embedded.child", str(model), given], env, is_piped=True)
 
     def _announced(self) -> str:
         alarm = threading.Timer(START_SECONDS, self._process.kill)
