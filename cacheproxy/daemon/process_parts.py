@@ -52,7 +52,8 @@ from cacheproxy.web.exchanges import ExchangePages, exchanges
 from cacheproxy.web.files import static_files
 from cacheproxy.web.live import Live
 from cacheproxy.web.monitoring import health, metrics_page, named_or, ready
-from cacheproxy.web.pages import OwnPages, Prompts, answer, called, login, queried
+from cacheproxy.web.pages import OwnPages, answer, called, login, queried
+from cacheproxy.web.prompts import Prompts
 
 _T = TypeVar("_T")
 _log = Logger()
@@ -158,18 +159,6 @@ def _totals(reactor: Any, config: Config) -> Totals | None:
     totals = Totals(reactor, folder, time.time)
     totals.check()
     return totals
-
-
-def share_out(mib: int, store: Store, memo: Memo, judging: Judging) -> None:
-    """Divide ``mib`` (MiB of memory) among conversations, parsed messages and waiting bodies.
-
-    Conversations get seven sixteenths: a forgotten one starts over, without pins and verdict.
-    Parsed messages get as much: a forgotten one is parsed again. The rest is for bodies that wait
-    for their verdict. Parts that hold more than their share shrink with the next turns.
-    """
-    most = (mib << 20) * 7 // 16
-    store.most_bytes = memo.most_bytes = most
-    judging.most_waiting = (mib << 20) - 2 * most
 
 
 class Pages:

@@ -16,14 +16,17 @@ from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.logger import ILogObserver, Logger, globalLogPublisher
 
 from cacheproxy.config import ConfigError
+from cacheproxy.core.conversation.store import Store
+from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.kinds.status import Look, UpstreamState
 from cacheproxy.core.route.route import FREE
 from cacheproxy.core.rules.rule import Rule
 from cacheproxy.daemon import banner
 from cacheproxy.daemon.listening import CannotListenHereError, Listening, is_same
-from cacheproxy.daemon.process_parts import ProcessParts, share_out
+from cacheproxy.daemon.process_parts import ProcessParts
 from cacheproxy.daemon.reloading import ConfigParts, Reloading
 from cacheproxy.daemon.signals import exit_with, take
+from cacheproxy.observe.judging import Judging
 from cacheproxy.observe.log import TerminalObserver, bare_failures
 from cacheproxy.proxy.probing.poller import Poller
 from cacheproxy.sources import ignored
@@ -315,3 +318,15 @@ def stop(code: int, message: str) -> NoReturn:
     """End the process before the reactor runs, with ``message`` on one line."""
     print(f"cacheproxy: {message}", file=sys.__stderr__)
     raise SystemExit(code)
+
+
+def share_out(mib: int, store: Store, memo: Memo, judging: Judging) -> None:
+    """Divide ``mib`` (MiB of memory) among conversations, parsed messages and waiting bodies.
+
+    Conversations get seven sixteenths: a forgotten one starts over, without pins and verdict.
+    Parsed messages get as much: a forgotten one is parsed again. The rest is for bodies that wait
+    for their verdict. Parts that hold more than their share shrink with the next turns.
+    """
+    most = (mib << 20) * 7 // 16
+    store.most_bytes = memo.most_bytes = most
+    judging.most_waiting = (mib << 20) - 2 * most

@@ -1,11 +1,7 @@
-"""A trial of the cache: one prompt behind two volatile heads, with the rules and without.
-
-The prompt is made up, about 600 tokens long, and asks for one token.
-"""
+"""A trial of the cache: one prompt behind two volatile heads, with the rules and without."""
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,6 +20,7 @@ from cacheproxy.core.kinds.status import METRICS, NOTHING, ServerFigures
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.code_rule import Normalizer
 from cacheproxy.core.rules.fold import normalize
+from cacheproxy.doctor.trial_prompt import body, rounds_for
 from cacheproxy.http_client import NoAnswerError, Site
 
 APIS = (CHAT, MESSAGES)
@@ -33,23 +30,9 @@ NO_MODEL = "default"
 GOOD = 0.8
 """Share of a repeated prompt's whole blocks from which on it counts as reused: templates close the
 last message in their own way."""
-QUESTION = "Answer with one word: how many people can sit at the table?"
 ANY = Memory()
 """A memory of which nothing is known: the server can go back to any token."""
 
-_SENTENCES = (
-    "The garden behind the old house is long and narrow, with a wall of grey stone on each side.",
-    "In the spring the first flowers come up near the gate, where the sun stays until the evening.",
-    "A small river runs past the end of it, and the children used to build boats there from bark.",
-    "The table under the apple tree is made of oak, and four people can sit around it with ease.",
-    "When the rain comes from the west, the water collects in a barrel and is used in dry weeks.",
-    "Every tool has its place in the shed: the rake, the two spades, the ladder and the lamp.",
-)
-_ROUNDS = 5
-_ROUND = 120
-"""Tokens of six sentences of English, about."""
-_LONGEST = 2600
-"""Tokens of a test prompt, at most."""
 _ANSWER_SECONDS = 300.0
 """Seconds before an answer is given up: a busy server answers when a slot is free."""
 _FEW, _MOST_SERVERS = 2, 5
@@ -60,28 +43,6 @@ _TRIES, _PAUSE = 10, 0.05
 _NOT_SERVED = (404, 405, 501)
 _CONSTANT = Volatile("", (), ("", "", ""))
 """Heads if no client with a volatile head is known: one prompt is sent again."""
-
-
-def rounds_for(block: int) -> int:
-    """Return the repetitions of the sentences that fill two blocks of ``block`` tokens.
-
-    If the prompt would be too long: the usual number.
-    """
-    tokens = 2 * block + 2 * _ROUND
-    return max(_ROUNDS, -(-tokens // _ROUND)) if tokens <= _LONGEST else _ROUNDS
-
-
-def text(mark: str, rounds: int = _ROUNDS) -> str:
-    """Return the prompt's own text; ``mark`` makes it unlike all earlier prompts."""
-    return f"[cacheproxy doctor {mark}]\n" + "\n".join(_SENTENCES * rounds)
-
-
-def body(api: Dialect, model: str, head: str, mark: str, rounds: int = _ROUNDS) -> bytes:
-    """Return a request body that asks for one token; ``head``, if any, comes before the prompt."""
-    parts = [part for part in (head, text(mark, rounds)) if part]
-    prompt = api.body(parts, [{"role": "user", "content": QUESTION}])
-    request = {"model": model, "stream": False} | api.limited({}, 1) | prompt
-    return json.dumps(request, separators=(",", ":")).encode()
 
 
 @dataclass(frozen=True, slots=True)

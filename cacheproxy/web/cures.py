@@ -29,7 +29,8 @@ from cacheproxy.core.rules.fold import GivenUpError
 from cacheproxy.observe.recent import Recent
 from cacheproxy.plugin.packages import Configured
 from cacheproxy.record.exchange import Exchange
-from cacheproxy.web.pages import Answer, PageError, Prompts, answer, found
+from cacheproxy.web.pages import Answer, PageError, answer, found
+from cacheproxy.web.prompts import Prompts
 
 _T = TypeVar("_T")
 Run = Callable[[Callable[[], Any]], Awaitable[Any]]

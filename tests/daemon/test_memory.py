@@ -12,7 +12,7 @@ from cacheproxy.config import Config
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.daemon.process_parts import share_out
+from cacheproxy.daemon.service import share_out
 from cacheproxy.observe.judging import Judging
 from tests.proxy.harness import Client, Proxy, Upstream
 

@@ -7,13 +7,15 @@ from cacheproxy_demo.embedded import LlamaServer, write_model
 from cacheproxy_demo.run import require_plugin
 
 from cacheproxy.child.process import ChildProxy
-from cacheproxy.doctor import trial
+from cacheproxy.doctor import trial_prompt
 from cacheproxy.http_client import CommandError, Site
 from tests import needs
 from tests.doctor.builders import HEADS
 from tests.peer import NOBODY, Peer
 
-VOCABULARY = "\n".join([trial.text("0123456789abcdef"), trial.QUESTION, HEADS.texts[0]] * 3)
+VOCABULARY = "\n".join(
+    [trial_prompt.text("0123456789abcdef"), trial_prompt.QUESTION, HEADS.texts[0]] * 3
+)
 
 
 @pytest.fixture

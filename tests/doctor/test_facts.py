@@ -19,7 +19,7 @@ from cacheproxy.core.kinds.status import ServerFigures
 from cacheproxy.doctor import server_checks
 from cacheproxy.doctor.facts import Proxy, look_at_server, router_cure
 from cacheproxy.doctor.report import Working, conclude
-from cacheproxy.doctor.trial import ANY, PromptSender, rounds_for
+from cacheproxy.doctor.trial import ANY, PromptSender
 from cacheproxy.http_client import Site
 from tests import needs, transcript
 from tests.doctor.builders import HEADS, facts

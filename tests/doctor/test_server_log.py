@@ -9,7 +9,7 @@ from rich.console import Console
 from cacheproxy.client_setup.finding import FindingState
 from cacheproxy.core.dialects.chat import CHAT
 from cacheproxy.doctor.server_log import read
-from cacheproxy.doctor.trial import body
+from cacheproxy.doctor.trial_prompt import body
 from cacheproxy.http_client import CommandError, Site
 from tests.core.serverlog.test_reader import turn
 from tests.doctor.builders import HEADS

@@ -12,7 +12,8 @@ from cacheproxy.client_setup.finding import FindingState
 from cacheproxy.core.dialects.chat import CHAT
 from cacheproxy.core.dialects.messages import MESSAGES
 from cacheproxy.doctor import server_checks
-from cacheproxy.doctor.trial import PromptSender, body, text
+from cacheproxy.doctor.trial import PromptSender
+from cacheproxy.doctor.trial_prompt import body, text
 from cacheproxy.http_client import Site
 from cacheproxy.plugin.packages import Configured
 from tests import transcript

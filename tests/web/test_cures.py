@@ -12,7 +12,8 @@ from cacheproxy.observe.verdicts import Verdicts
 from cacheproxy.plugin.packages import configured
 from cacheproxy.proxy.exchange.workers import LeftOutError
 from cacheproxy.web.cures import Applying, Cures, ReloadError
-from cacheproxy.web.pages import PageError, Prompts
+from cacheproxy.web.pages import PageError
+from cacheproxy.web.prompts import Prompts
 from tests import installed
 from tests.observe.exchanges import body
 

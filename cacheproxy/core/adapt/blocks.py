@@ -193,7 +193,7 @@ def moved(
             pointer = _before(f"/{root}/{number}/content", last, len(kinds), taken)
             yield from [Edit(pointer, value, _BEHIND, adds=True) for value in waiting]
             waiting = []
-        elif not is_result(items[number + 1] if number + 1 < len(items) else {}):
+        elif not is_result_item(items[number + 1] if number + 1 < len(items) else {}):
             new: Json = {"role": "user", "content": waiting}
             new = {"type": "message", **new} if dialect.is_itemised else new
             pointer = _before(f"/{root}", number + 1, len(items), taken)
@@ -207,7 +207,7 @@ def _before(above: str, number: int, count: int, taken: set[str]) -> str:
     return f"{above}/{number if number < count else '-'}"
 
 
-def is_result(item: Json) -> bool:
+def is_result_item(item: Json) -> bool:
     """Whether ``item`` as a whole is a tool's result: Chat's message, Responses' item."""
     return item.get("role") == "tool" or str(item.get("type")).endswith("_call_output")
 

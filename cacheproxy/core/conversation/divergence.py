@@ -8,16 +8,17 @@ turn to turn in one conversation; so does the spelling of calls, which does not 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from itertools import chain
+from itertools import chain, dropwhile, islice
 from operator import attrgetter
 from typing import NamedTuple
 
 from cacheproxy.core.dialects.answer import said_in
 from cacheproxy.core.dialects.content import Part, Segment, is_mark
-from cacheproxy.core.diff.text import common_chars, common_lines
-from cacheproxy.core.document.compare import common_prefix
+from cacheproxy.core.diff.kind import ChangeKind, token_at
+from cacheproxy.core.diff.text import common_chars, common_lines, share_of_words
+from cacheproxy.core.document.compare import common_prefix, means_same
 from cacheproxy.core.document.search import SlowPatternError
 from cacheproxy.core.prompt.prompt import Prompt
 from cacheproxy.core.prompt.request import Request, messages_of
@@ -31,6 +32,10 @@ _SAID = attrgetter("role", "text")
 _LONG = 4096
 _MOST_BY_WORDS = 1 << 20
 """Characters to compare word by word, at most: 20 MB took seven seconds."""
+_TELLING = 20
+"""Characters at least of a text that, found again, proves an insertion or an omission."""
+_SAME = 0.5
+"""Share of common words from which a message is the same one, changed in part."""
 
 
 class Parting(NamedTuple):
@@ -150,6 +155,76 @@ def _behind(prompt: Prompt, segment: Segment | None, at: int) -> dict[str, int]:
                 return times
             times[one.text] = times.get(one.text, 0) + 1
     return times
+
+
+def describe_change(left: Parting, before: Prompt, sent: Prompt) -> ChangeKind:
+    """Return the kind of the first difference."""
+    was, now = left.was, left.now
+    if was is None or now is None:
+        return ChangeKind.ADDED if was is None else ChangeKind.REMOVED
+    if _goes_along(was, now, before, sent):
+        return ChangeKind.MOVED
+    if left.has_ended or left.goes_on:
+        return ChangeKind.REMOVED if left.has_ended else ChangeKind.ADDED
+    if was.part is now.part is Part.TOOLS and _same_tools(was, now, before, sent):
+        return ChangeKind.REORDERED
+    put_in = _stands_behind((was, before), (now, sent))
+    if put_in is not _stands_behind((now, sent), (was, before)):
+        return ChangeKind.ADDED if put_in else ChangeKind.REMOVED
+    token = token_at(was.text, now.text, left.was_at, left.now_at)
+    if token is not None:
+        return token.kind
+    if was.part is not now.part:
+        return ChangeKind.REMOVED if left.part is was.part else ChangeKind.ADDED
+    if was.path != now.path:
+        return ChangeKind.MOVED
+    ours, theirs = was.text[left.was_at :], now.text[left.now_at :]
+    if ours.endswith(theirs) or theirs.endswith(ours):
+        return ChangeKind.REMOVED if ours.endswith(theirs) else ChangeKind.ADDED
+    return ChangeKind.TEXT
+
+
+def _same_tools(was: Segment, now: Segment, before: Prompt, sent: Prompt) -> bool:
+    """Whether the tools of both are the same in another order, or ``was`` is only respelt."""
+    ours, theirs = (sorted(tool.text for tool in one.of(Part.TOOLS)) for one in (before, sent))
+    return ours == theirs or means_same(was.text, now.text)
+
+
+def _stands_behind(one: tuple[Segment, Prompt], other: tuple[Segment, Prompt]) -> bool:
+    """Whether a segment of one prompt, or its message, stands behind that of the other."""
+    texts, there = _texts(_message_of(*one).segments), _message_of(*other)
+    behind = dropwhile(lambda each: each is not there, other[1].pieces)
+    if sum(map(len, texts)) >= _TELLING and any(
+        texts == _texts(each.segments) for each in islice(behind, 1, None)
+    ):
+        return True
+    rest = dropwhile(lambda each: each is not other[0], there.segments)
+    return len(one[0].text) >= _TELLING and one[0].text in _texts(islice(rest, 1, None))
+
+
+def _texts(segments: Iterable[Segment]) -> list[str]:
+    return [segment.text for segment in segments if not is_mark(segment)]
+
+
+def _goes_along(was: Segment, now: Segment, before: Prompt, sent: Prompt) -> bool:
+    """Whether ``was`` is of the last message, which is last again, behind new ones."""
+    message, last, there = before.pieces[-1], sent.pieces[-1], _message_of(now, sent)
+    if there is last or not _holds(message, was):
+        return False
+    return _share(message, last) >= _SAME > _share(message, there)
+
+
+def _message_of(segment: Segment, prompt: Prompt) -> Piece:
+    return next(piece for piece in reversed(prompt.pieces) if _holds(piece, segment))
+
+
+def _holds(piece: Piece, segment: Segment) -> bool:
+    return any(one is segment for one in piece.segments)
+
+
+def _share(one: Piece, other: Piece) -> float:
+    ours, theirs = (" ".join(part.text for part in piece.segments) for piece in (one, other))
+    return share_of_words(ours, theirs)
 
 
 class Kinship:

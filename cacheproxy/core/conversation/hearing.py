@@ -144,4 +144,4 @@ class Hearing:
             raise ValueError("it is no answer")
         is_one = self._messages.is_one
         (reading.read if is_one else reading.read_event)(self._answer, value)
-        return end is not None and not is_one and end.is_last(value)
+        return end is not None and not is_one and end.ends(value)

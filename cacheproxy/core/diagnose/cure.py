@@ -230,10 +230,7 @@ def worth(
     @cache
     def why_not(number: int) -> str | None:
         won = won_by(
-            rules,
-            folded(steps[number], others),
-            None,
-            *(used[number] if used else (None, None)),
+            rules, folded(steps[number], others), None, *(used[number] if used else (None, None))
         )
         return None if won is None else won.why_not
 

@@ -56,7 +56,7 @@ class UsageSpelling(NamedTuple):
 class EndMarks(NamedTuple):
     """The signs of an answer's end."""
 
-    is_last: Callable[[Json], bool]  #: function that returns whether a message is the last
+    ends: Callable[[Json], bool]  #: function that returns whether a message is the last
     events: frozenset[str] = frozenset()  #: types of the last event
     done: bytes = b""  #: data of the last event, if that is no JSON
     keys: tuple[tuple[bytes, bytes], ...] = ()

@@ -46,9 +46,7 @@ class Ending:
         elif self.may_be_in(data):
             message = parsed(data)
             self.is_seen = isinstance(message, dict) and bool(
-                message.get("error")
-                or message.get("type") == "error"
-                or self._marks.is_last(message)
+                message.get("error") or message.get("type") == "error" or self._marks.ends(message)
             )
 
 

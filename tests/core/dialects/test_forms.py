@@ -69,7 +69,7 @@ def test_a_whole_body_and_its_stream_say_the_same(name):
 def test_a_stream_that_was_cut_makes_no_body(name):
     """Wherever, as long as its end is missing: a part is never taken for the whole."""
     dialect, events = STREAMS[name]
-    last = max(at for at, one in enumerate(events) if dialect.end.is_last(_data(one)))
+    last = max(at for at, one in enumerate(events) if dialect.end.ends(_data(one)))
     for length in range(last + 1):
         with pytest.raises(ValueError, match="before it was complete"):
             whole(dialect, *events[:length])
