@@ -16,7 +16,7 @@ from tests.core import counting
 
 TYPES = ["text/event-stream", "application/json", "application/x-ndjson", "json event-stream"]
 LONGEST = usage_reader._LONGEST_MESSAGE
-LATE, TOGETHER = usage_reader._LATE, usage_reader._TOGETHER
+LAST, TOGETHER = usage_reader._LAST, usage_reader._TOGETHER
 
 
 def read(content_type: str, pieces: list[bytes]) -> Usage:
@@ -32,7 +32,7 @@ def one(data: bytes) -> None:
     at, data = data[0] if data else 0, data[1:]
     usage_reader._LONGEST_MESSAGE = 40 if at >= 128 else LONGEST
     usage_reader._TOGETHER = TOGETHER
-    usage_reader._LATE = 100 if at % 8 >= 4 else LATE
+    usage_reader._LAST = 100 if at % 8 >= 4 else LAST
     content_type = TYPES[at % 4]
     whole = read(content_type, [data])
     usage_reader._TOGETHER = at % 64

@@ -14,12 +14,9 @@ LONGEST = 350
 LONGER = {
     "clients/openclaw/tests/test_openclaw.py": 460,
     "tests/browser/test_dashboard.py": 362,
-    "tests/core/adapt/test_parts.py": 444,
     "tests/core/conversation/people.py": 599,
     "tests/core/conversation/worlds.py": 381,
     "tests/core/document/test_document.py": 400,
-    "tests/core/document/test_edits.py": 361,
-    "tests/core/judge/test_judge.py": 413,
     "tests/daemon/test_reloading.py": 516,
     "tests/llama/causes/causes.py": 481,
     "tests/observe/test_judging_asking.py": 381,

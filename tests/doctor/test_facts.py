@@ -238,7 +238,7 @@ def test_no_flag_is_advised_for_a_cache_that_is_said_to_be_on(tried):
 
 
 def test_what_is_reused_of_whole_blocks():
-    known = {"ANY": ANY, "Memory": Memory, "rounds_for": rounds_for}
+    known = {"ANY": ANY, "Memory": Memory}
     transcript.holds("blocks.txt", globals() | known)
 
 

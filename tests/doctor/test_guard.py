@@ -34,8 +34,8 @@ TITLE = held_by(2, "a", 1, 500, 7, side=True)
 
 
 def test_what_is_at_stake_and_what_is_kept():
-    known = {"at_stake": at_stake, "kept": kept, "recorded": recorded, "NO_RECORD": NO_RECORD}
-    transcript.holds("guard.txt", globals() | known)
+    known = {"at_stake": at_stake, "prompts_stay": prompts_stay, "recorded": recorded}
+    transcript.holds("guard.txt", globals() | known | {"NO_RECORD": NO_RECORD})
 
 
 ONE, FOUR = {"n_parallel": 1}, {"n_parallel": 4, "kv_unified": True}

@@ -30,7 +30,7 @@ _FAILS = (b'"incomplete"', b'"failed"', b'"cancelled"', b'"blockReason"')
 """Texts of which a message that reports a failure has at least one, if it has no ``_ERROR``."""
 _FAILING = re.compile(b"|".join((_ERROR, *_FAILS)))
 _CALLING = re.compile(rb'"(?:stop|finish)_reason":\s*"tool_|"type":\s*"function_call"')
-"""Text of an answer that ends with calls of tools, in its last ``_LATE`` bytes."""
+"""Text of an answer that ends with calls of tools, in its last ``_LAST`` bytes."""
 _MARKS = [each.end for each in DIALECTS if each.end is not None]
 _DONE = frozenset(each.done for each in _MARKS if each.done)
 _ENDS = frozenset(name.encode() for each in _MARKS for name in each.events)
@@ -40,7 +40,7 @@ _HINTS = (b'"timings"', *{each.hint for each in USAGES if each.hint}, *_FAILS)
 _AT_END = (*_DONE, *(b'"%b"' % name for name in _ENDS))
 """Texts in the last ``_TAIL`` bytes of an end without counts; other ends have these anyway."""
 _TAIL = 64
-_LATE = 4 << 10
+_LAST = 4 << 10
 """Last bytes of a body, whose messages are searched for ``_HINTS`` and ends, too: each search costs
 a quarter of what the relaying costs."""
 _SHORT = 8 << 10
@@ -93,14 +93,14 @@ class UsageReader:
                 self._first = None
         if self._messages.is_one:
             self._messages.feed(data)
-        elif len(self._waiting) + len(data) < _LATE + _TOGETHER:
+        elif len(self._waiting) + len(data) < _LAST + _TOGETHER:
             self._waiting += data
         else:
             self._look_early(data)
 
     def close(self) -> Usage:
         """Return the usage once the body has ended, whole or cut off."""
-        self._look_late()
+        self._look_last()
         if self._unread:
             self._release()
         if not self._messages.is_stream:
@@ -123,7 +123,7 @@ class UsageReader:
         """Whether the answer, all of which has come, ends with calls of tools; None: not known."""
         if self._off:
             return None
-        self._look_late()
+        self._look_last()
         whole = self._messages.rest() if self._messages.is_one else ()
         tail = whole[0].data if whole else self._tail
         return bool(_CALLING.search(tail)) if tail else None
@@ -134,7 +134,7 @@ class UsageReader:
         ending = self._ending
         if self._off or ending is None:
             return False
-        self._look_late()
+        self._look_last()
         rest = self._messages.rest()
         if self._messages.is_one:
             return bool(rest) and not _is_json(rest[0].data)
@@ -160,28 +160,32 @@ class UsageReader:
         return b""
 
     def _look_early(self, data: bytes = b"") -> None:
-        """Look at the received messages, except for those in the last ``_LATE`` bytes."""
+        """Look at the received messages, except for those in the last ``_LAST`` bytes."""
         data = bytes(self._waiting) + data
-        self._waiting[:] = data[-_LATE:]
-        self._look(data[:-_LATE], _may_tell_early)
+        self._waiting[:] = data[-_LAST:]
+        self._look(data[:-_LAST], _may_tell_early)
 
-    def _look_late(self) -> None:
+    def _look_last(self) -> None:
         """Look at all received messages: no more come."""
-        if len(self._waiting) > _LATE:
+        if len(self._waiting) > _LAST:
             self._look_early()
         if self._waiting:
             self._tail = bytes(self._waiting)
             self._waiting.clear()
             self._look(self._tail, _may_tell)
 
-    def _look(self, data: bytes, tells: Callable[[bytes], bool]) -> None:
-        """Read those messages that may matter, by ``tells`` or as the end; most do not."""
+    def _look(self, data: bytes, may_matter: Callable[[bytes], bool]) -> None:
+        """Read those messages that may matter, by ``may_matter`` or as the end; most do not."""
         ending = self._ending
-        only = tells if ending is None else lambda text: tells(text) or ending.may_be_in(text)
+        only = (
+            may_matter
+            if ending is None
+            else lambda text: may_matter(text) or ending.may_be_in(text)
+        )
         for message in self._messages.feed(data, only):
-            self._read(message, tells)
+            self._read(message, may_matter)
 
-    def _read(self, message: Event, tells: Callable[[bytes], bool]) -> None:
+    def _read(self, message: Event, may_matter: Callable[[bytes], bool]) -> None:
         """Read a message, or let it wait: of many with counts, the last ones have the totals.
 
         Servers that count in every event would otherwise cost in proportion to the answer.
@@ -190,7 +194,7 @@ class UsageReader:
         is_long = len(text) > _LONGEST_MESSAGE
         if self._ending is not None:
             self._ending.see(message.type, b"" if is_long else text)
-        if is_long or not tells(text):
+        if is_long or not may_matter(text):
             return
         self._counted += 1
         is_read = self._counted <= _MOST_READ or len(text) > _LONGEST_WAITING

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 from statistics import median
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from cacheproxy.core.kinds.order import Ask
+from cacheproxy.core.kinds.ask import Ask
 
 _PAUSES, _TIMES = 5, 5
 """Pauses of a conversation, and last conversations behind a head, that are remembered at most."""
@@ -59,7 +57,7 @@ class Copy:
 class Head:
     """A head where each copy of it serves one request at a time."""
 
-    copies: list[Copy] = field(default_factory=list)
+    copies: list[Copy] = field(default_factory=list)  #: those that the server has read
     times: deque[float] = field(default_factory=lambda: deque(maxlen=_TIMES))
     """Seconds for which the last conversations behind it had a copy."""
 

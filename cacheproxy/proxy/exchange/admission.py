@@ -20,9 +20,10 @@ from twisted.logger import Logger
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.usage_reader import UsageReader
 from cacheproxy.core.judge.evidence import PARAMETERS
+from cacheproxy.core.kinds.ask import Ask
 from cacheproxy.core.kinds.belief import SHARES, TAKEN
 from cacheproxy.core.kinds.known import kind_of
-from cacheproxy.core.kinds.order import Ask, Busy, Order, Terms
+from cacheproxy.core.kinds.order import Busy, Order, Terms
 from cacheproxy.core.kinds.profile import Profile, Shares
 from cacheproxy.core.prompt.prompt import Prompt, PromptOrder, reordered
 from cacheproxy.core.route.facts import tokens_of

@@ -16,7 +16,7 @@ from cacheproxy.core.dialects.stream import COMMENT
 from cacheproxy.core.http1.headers import FOR_PAGES, end_to_end
 from cacheproxy.core.http1.reshape import SaidError
 from cacheproxy.core.http1.response_reader import ResponseError, ResponseHead
-from cacheproxy.core.kinds.order import Ask
+from cacheproxy.core.kinds.ask import Ask
 from cacheproxy.core.kinds.prefill import Progress
 from cacheproxy.core.prompt.client import Client, client_of, heeds_comments
 from cacheproxy.core.prompt.request import Headers, Request

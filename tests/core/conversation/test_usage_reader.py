@@ -216,7 +216,7 @@ bodies = st.one_of(
 
 regions = st.tuples(
     st.sampled_from([0, 50, reader_module._TOGETHER]),
-    st.sampled_from([9, 300, reader_module._LATE]),
+    st.sampled_from([9, 300, reader_module._LAST]),
 )
 """Below how many bytes chunks are looked at together; how many last ones are searched for all."""
 
@@ -233,7 +233,7 @@ def test_any_bytes_in_any_chunks_give_the_same_usage(body, content_type, places,
     together, late = regions
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reader_module, "_LONGEST_MESSAGE", longest)
-        patch.setattr(reader_module, "_LATE", late)
+        patch.setattr(reader_module, "_LAST", late)
         whole = read(content_type, body)
         patch.setattr(reader_module, "_TOGETHER", together)
         if longest > 200:
@@ -245,7 +245,7 @@ def test_any_bytes_in_any_chunks_give_the_same_usage(body, content_type, places,
 DELTA = {"type": "content_block_delta", "delta": {"text": 'a \\"error\\" and \\"usage\\"'}}
 CHUNK = {"choices": [{"delta": {"content": "failed, cancelled"}}], "usage": None}
 FILTERED = {"incomplete_details": {"reason": "filter"}, "instructions": "y" * 300}
-LATE = {
+LAST = {
     "an error": ([START, DELTA, {"type": "error", "error": {"message": "no"}}], True, 100_298),
     "an early one": ([CHUNK, {"error": {"message": "no"}}, *[CHUNK] * 9, "[DONE]"], True, None),
     "a choice's": ([CHUNK, {"choices": [{"finish_reason": "error"}]}, "[DONE]"], True, None),
@@ -262,11 +262,11 @@ LATE = {
 }
 
 
-@pytest.mark.parametrize("name", LATE)
+@pytest.mark.parametrize("name", LAST)
 def test_failures_ends_and_counts_are_found_wherever_the_body_is_split(name, monkeypatch):
     """Also behind more bytes than are looked at together, and with both line ends."""
-    (first, *more), has_failed, prompt = LATE[name]
-    monkeypatch.setattr(reader_module, "_LATE", 200)
+    (first, *more), has_failed, prompt = LAST[name]
+    monkeypatch.setattr(reader_module, "_LAST", 200)
     monkeypatch.setattr(reader_module, "_TOGETHER", 60)
     for end in (b"\n", b"\r\n"):
         body = events(*[first] * 4, *more).replace(b"\n", end)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cacheproxy.core.kinds.order import Ask, Busy, Order, Terms
+from cacheproxy.core.kinds.ask import Ask
+from cacheproxy.core.kinds.order import Busy, Order, Terms
 from cacheproxy.core.kinds.profile import Shares
 
 MOST = 20.0
@@ -97,8 +98,8 @@ def test_where_a_head_serves_one_at_a_time_each_goes_with_the_end_of_the_one_bef
     assert [each.has_copy for each in waiting] == [True, True, False, False]
     assert e.waits_for is d, "who takes a second, as b did"
     order.answered(c, was_there=False)
-    assert order.comes(one := ask("f"), [], MOVES, 9.0) == [one]
-    assert not one.has_copy, "the server has dropped them"
+    assert order.comes(ask("f"), [], MOVES, 9.0) == [e]
+    assert not e.has_copy, "the server has dropped them"
 
 
 ON = {
@@ -128,7 +129,8 @@ def test_a_copy_stays_with_a_conversation_that_goes_on(case):
         assert order.look([], MOVES, now + free - 0.01) == []
         assert order.look([], MOVES, now + free) == [one]
         assert one.has_copy
-        assert order.comes(other := ask("c"), [Busy(one)], MOVES, now + free) == []
+        other = ask("c")
+        assert order.comes(other, [Busy(one)], MOVES, now + free) == []
         order.ended(one, now + free, calls=True)
         assert order.look([], MOVES, now + free) == []
         again = ask("b")
@@ -139,13 +141,14 @@ def test_a_copy_stays_with_a_conversation_that_goes_on(case):
 
 def test_a_head_is_not_waited_for_behind_conversations_that_are_known_to_take_long():
     order, first, second = Order(MOST), ask("a"), ask("c")
+    other, another = ask("d"), ask("d")
     order.comes(first, [], MOVES, 0.0)
     order.look([Busy(first, False)], MOVES, 0.0)
-    assert order.comes(other := ask("d"), [Busy(first, False)], MOVES, 0.0) == []
+    assert order.comes(other, [Busy(first, False)], MOVES, 0.0) == []
     order.leaves(other)
     order.ended(first, 4.0)
     assert order.comes(second, [], MOVES, 6.0) == [second]
-    assert order.comes(other := ask("d"), [Busy(second, False)], MOVES, 6.0) == [other]
+    assert order.comes(another, [Busy(second, False)], MOVES, 6.0) == [another]
 
 
 def seated(order, one, times, places=1):

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from cacheproxy.core.kinds.order import Ask, Busy, Order, Terms
+from cacheproxy.core.kinds.ask import Ask
+from cacheproxy.core.kinds.order import Busy, Order, Terms
 
 MOST, LOOKS = 20.0, 0.05
 SHARES, MOVES = Terms(shares=True), Terms(moves=True)
