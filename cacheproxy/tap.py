@@ -171,8 +171,8 @@ def _server(
     proving, health = Proving(asker, profiling.beliefs), Health(asker, table.name)
     admission = None
     if config.crowd == "auto" and config.crowd_wait:
-        speeds, most = process.pricing.paces, config.crowd_wait
-        admission = Admission(reactor, url.text, profiling, store, speeds=speeds, most=most)
+        speed, most = process.pricing.pace, config.crowd_wait
+        admission = Admission(reactor, url.text, profiling, store, speed=speed, most=most)
     # A session header means a router behind us: it is not known which server would be warmed.
     warms = edits and config.keep_warm == "auto" and not config.session_header
     return Server(

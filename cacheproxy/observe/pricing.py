@@ -10,7 +10,6 @@ from cacheproxy.core.conversation.speeds import (
     LEAST_EVALUATED,
     PrefillCost,
     PrefillSpeed,
-    generation_speed,
 )
 from cacheproxy.core.conversation.usage import NOTHING, Usage
 from cacheproxy.core.conversation.verdict import Judgement, Spared, spared_tokens
@@ -80,7 +79,6 @@ class _Upstream:
 
     def __init__(self) -> None:
         self.prefill, self.seen = PrefillSpeed(), PrefillSpeed()
-        self.generation: float | None = None
         self.untimed = Untimed()
         self.look: Look | None = None
         self.has_reported = False
@@ -154,8 +152,6 @@ class Pricing:
             known.untimed.answered(cost, reused, evaluated)
             if evaluated >= LEAST_EVALUATED and exchange.first_byte is not None:
                 self._see(known.seen, exchange, evaluated)
-        if usage.output_seconds:
-            known.generation = generation_speed(usage) or known.generation
         if (
             verdict is not None
             and verdict.judgement in (Judgement.BREAK, Judgement.CUT)
@@ -183,15 +179,13 @@ class Pricing:
         known = self._upstreams.get(url)
         return None if known is None else known.prefill.speed
 
-    def paces(self, url: str) -> tuple[float | None, float | None]:
-        """Return the tokens a second that ``url`` evaluates and generates, None if unknown.
+    def pace(self, url: str) -> float | None:
+        """Return the tokens a second that ``url`` evaluates, None if unknown.
 
-        Without the server's own times for prefill: tokens evaluated until the first token came.
+        Without the server's own times: tokens evaluated until the first token came.
         """
         known = self._upstreams.get(url)
-        if known is None:
-            return None, None
-        return known.prefill.speed or known.seen.speed, known.generation
+        return None if known is None else known.prefill.speed or known.seen.speed
 
     def looked(self, look: Look) -> None:
         """Learn the speed from the upstream's counters, unless answers have reported it."""

@@ -151,7 +151,7 @@ class Order:
         A copy is free once its conversation is over, not between two turns: whoever takes it then
         is read on top of it, and the conversation has to read all of its own anew. It is waited for
         if that is sooner than to read the head. A conversation of unknown length is expected to
-        take twice as long as the longest has so far; the rest of a prefill is no loss, since
+        go on for three times what the longest has taken; the rest of a prefill is no loss, since
         ``ask``'s own would come after it. Who reads a head of its own goes while no copy is idle.
         """
         assert ask.head_seconds is not None

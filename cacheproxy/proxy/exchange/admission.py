@@ -45,6 +45,8 @@ _AT_FIRST = 500.0
 """Prefill speed, tokens a second, assumed for a server whose heads move until a first token shows
 it: the first crowd comes before any answer. It is low, since waiting while another prompt is being
 read costs nothing."""
+_MANY = 8
+"""Requests under way up to which a server is learnt from that nobody waits for as yet."""
 _MOST_OF, _NEXT_TO_NOTHING = 0.5, 0.1
 """Shares of a head: reuse of at least the first proves sharing; of at most the second, none."""
 
@@ -54,7 +56,7 @@ class Admission:
 
     A request is represented by its ``Delivery``, typed Any: its module imports this one, by pool.
 
-    ``speeds`` returns the server's prefill and generation in tokens a second, None if not known.
+    ``speed`` returns the server's prefill in tokens a second, None if not known.
     ``most``: seconds that a request waits at most. ``knows``: the ``places`` of ``beliefs`` at
     which places were found not to be scarce; while that has another value, a request that is alone
     has to be admitted, too.
@@ -67,14 +69,14 @@ class Admission:
         profiling: Profiling,
         store: Store,
         *,
-        speeds: Callable[[str], tuple[float | None, float | None]],
+        speed: Callable[[str], float | None],
         most: float,
     ) -> None:
         self.knows = -1
         self.beliefs = profiling.beliefs
         self.under_way: Collection[Any] = ()
         self._clock, self._url, self._profiling, self._store = clock, url, profiling, store
-        self._speeds = speeds
+        self._speed = speed
         self._order = Order(most)
         self._shown: float | None = None  # tokens a second until a first token, before any answer
         self._waiting: dict[Ask, tuple[Deferred[None], Any]] = {}  # with its delivery
@@ -96,8 +98,9 @@ class Admission:
         self._is_short = self._tokens(delivery) > self._room
         terms = self._terms()
         self.knows = self.beliefs.places if terms.places is None else -1
-        if terms == Terms() and kind_of(self._profiling.profile).reuse.similarity:
-            return  # each slot has its own memory: there is nothing to wait for, nor to learn
+        has_slots = kind_of(self._profiling.profile).reuse.similarity
+        if terms == Terms() and (has_slots or len(under_way) > _MANY):
+            return  # there is nothing to wait for; slots do not share, and a few others teach it
         ask = delivery.ask = self._ask(delivery)
         working = self._working(now)
         if any(one.ask.head == ask.head for one in working) and ask.head is not None:
@@ -200,11 +203,11 @@ class Admission:
         profile = self._profiling.profile
         kind, memory = kind_of(profile), profile.memory
         taken = self.beliefs.find(TAKEN)
-        is_scarce = self._is_short if taken is None else taken
-        is_scarce = memory.has_ram is False or (memory.has_ram is None and is_scarce)
+        has_lost = memory.has_ram is False or (memory.has_ram is None and bool(taken))
+        is_scarce = has_lost or (memory.has_ram is taken is None and self._is_short)
         return Terms(
             shares=self._sharing is Shares.READ and profile.reuses is not False,
-            moves=kind.reuse.moves_heads and (memory.slots or 1) > 1 and not is_scarce,
+            moves=kind.reuse.moves_heads and (memory.slots or 1) > 1 and not has_lost,
             places=memory.slots if is_scarce and kind.reuse.similarity else None,
             room=self._room if is_scarce else math.inf,
         )
@@ -256,7 +259,7 @@ class Admission:
 
     def _price(self, ask: Ask) -> None:
         """Say what its prompt takes, by the speed that is known by now."""
-        reads = self._speeds(self._url)[0]
+        reads = self._speed(self._url)
         if reads is None and kind_of(self._profiling.profile).reuse.moves_heads:
             reads = self._shown or _AT_FIRST
         if reads and ask.tokens:
@@ -266,7 +269,7 @@ class Admission:
 
     def _working(self, now: float) -> list[Busy]:
         """Return the requests under way whose prompts the server evaluates."""
-        reads = self._speeds(self._url)[0]
+        reads = self._speed(self._url)
         found = []
         for one in self.under_way:
             if one.turn is None or not one.record.turn:

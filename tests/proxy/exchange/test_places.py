@@ -128,7 +128,7 @@ def test_who_waits_for_a_place(start, case):
         eventually(lambda: running(proxy))
     second = turn(proxy, other, 1, *others)
     if is_running:
-        label = f"opencode/{name}" if waits else ""
+        label = f"{'kilo' if KILO in fields else 'opencode'}/{name}" if waits else ""
         eventually(lambda: label in [each["waits_for"] for each in running(proxy)][1:])
         server.gate.set()
         assert first.answer().end == "whole"
