@@ -16,8 +16,6 @@ from typing import Any
 from cacheproxy.config import ENV_PREFIX, options
 from cacheproxy.configfile import replacing
 
-_AFTER_ANSWERS = 15
-"""Seconds to write records after the last open answer."""
 MARK = "Written by cacheproxy service install"
 """Text in the files that we write: only files with it are overwritten or removed."""
 
@@ -49,7 +47,7 @@ class Unit:
     @property
     def stop_seconds(self) -> int:
         """Seconds that it may take to stop: after open answers, records are written."""
-        return round(self.grace) + _AFTER_ANSWERS
+        return round(self.grace) + 15  # seconds to write records after the last open answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,10 +178,6 @@ def _plain(text: str) -> str:
     return text
 
 
-_AGAIN_AFTER = 10
-"""Seconds between two starts of a program that ends at once."""
-
-
 def _property_list(unit: Unit) -> bytes:
     """Return the content of a property list; raises UnitError for text that XML cannot hold."""
     value: dict[str, Any] = {
@@ -192,7 +186,7 @@ def _property_list(unit: Unit) -> bytes:
         "WorkingDirectory": str(unit.state),
         "RunAtLoad": True,
         "KeepAlive": {"SuccessfulExit": False},
-        "ThrottleInterval": _AGAIN_AFTER,
+        "ThrottleInterval": 10,  # seconds between two starts of a program that ends at once
         "ExitTimeOut": unit.stop_seconds,
         # The system slows down background jobs, and that would slow down each request.
         "ProcessType": "Interactive",

@@ -134,7 +134,13 @@ def lines(result: Inspection, active: frozenset[str], files: Sequence[str]) -> I
     for section in sections:
         if shown := list(section):
             yield from (*shown, "")
-    yield from _next(result, files)
+    named = " ".join(quote(name) for name in files)
+    bare = [field for field in result.fields if not field.rules]
+    if any(field.kind in FREQUENCY and field.source == "client" for field in bare):
+        yield f"  Next: cacheproxy diagnose --propose --from {named}"
+    elif result.more:
+        names = ",".join(result.more)
+        yield f"  Next: --enable {names}, or enable = [...] in the config file and SIGHUP"
 
 
 def _nothing(result: Inspection) -> Iterator[str]:
@@ -264,16 +270,6 @@ def _reuse(result: Inspection) -> Iterator[str]:
         if result.more:
             row += f"   {f'~{reuse.with_more:.1%}':>10}"
         yield row
-
-
-def _next(result: Inspection, files: Sequence[str]) -> Iterator[str]:
-    shown = " ".join(quote(name) for name in files)
-    bare = [field for field in result.fields if not field.rules]
-    if any(field.kind in FREQUENCY and field.source == "client" for field in bare):
-        yield f"  Next: cacheproxy diagnose --propose --from {shown}"
-    elif result.more:
-        names = ",".join(result.more)
-        yield f"  Next: --enable {names}, or enable = [...] in the config file and SIGHUP"
 
 
 def _tokens(chars: float, result: Inspection) -> str:

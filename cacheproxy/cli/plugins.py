@@ -58,7 +58,16 @@ def plugins(
         click.echo(f"Install them: {INSTALL}")
     elif len(found.active) < len(found.rules):
         click.echo("\nSwitch a rule on or off with --enable NAME, --disable NAME.")
-    _say_what_mends(found, running)
+    if not any(_lacks(running, rule, found) for rule in found.rules):
+        return
+    restart = any(_needs_restart(running, package) for package in found.packages)
+    click.echo(
+        f"\nThe proxy at {running.url} runs without them. "
+        + ("Restart it." if restart else "Have it reload, which drops no request:")
+    )
+    if not restart:
+        click.echo(f"  curl -X POST {running.url}/_cacheproxy/reload")
+        click.echo("What it lacks even then, other settings of its own switch off.")
 
 
 def _running(settings: Config, proxy: str | None) -> RunningProxy:
@@ -82,19 +91,6 @@ def _lacks(running: RunningProxy, rule: Normalizer, found: Configured) -> bool:
 def _needs_restart(running: RunningProxy, package: Package) -> bool:
     """Whether the proxy needs a restart: it has another version of ``package``, or none."""
     return running.versions.get(package.name, package.version) != package.version
-
-
-def _say_what_mends(found: Configured, running: RunningProxy) -> None:
-    if not any(_lacks(running, rule, found) for rule in found.rules):
-        return
-    restart = any(_needs_restart(running, package) for package in found.packages)
-    click.echo(
-        f"\nThe proxy at {running.url} runs without them. "
-        + ("Restart it." if restart else "Have it reload, which drops no request:")
-    )
-    if not restart:
-        click.echo(f"  curl -X POST {running.url}/_cacheproxy/reload")
-        click.echo("What it lacks even then, other settings of its own switch off.")
 
 
 def _state(package: Package) -> str:

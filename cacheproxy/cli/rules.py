@@ -32,8 +32,6 @@ from cacheproxy.plugin.packages import ITSELF, OWN, Configured, configured
 
 MOST = 1000
 """Exchanges that are counted at most: a page of 50 takes a few milliseconds."""
-_REQUESTS = "/_cacheproxy/requests"
-_REMEMBERED = "/_cacheproxy/exchanges"
 OK, CODE = "ok", "code, which is not checked"
 
 
@@ -200,7 +198,7 @@ def look(proxy: str, token: Mapping[str, str], most: int = MOST) -> Fired:
     try:
         rows, source = _recorded(proxy, token, most), "has kept"
     except CommandError:
-        rows = _list(get_json(proxy, _REMEMBERED, token), "exchanges")
+        rows = _list(get_json(proxy, "/_cacheproxy/exchanges", token), "exchanges")
         source = "remembers"
     return fired(rows, f"the last {len(rows):,} exchanges that the proxy at {proxy} {source}")
 
@@ -210,7 +208,7 @@ def _recorded(proxy: str, token: Mapping[str, str], most: int) -> list[Mapping[s
     following: Any = 0
     query = ""
     while len(rows) < most and isinstance(following, int):
-        page = get_json(proxy, _REQUESTS + query, token)
+        page = get_json(proxy, "/_cacheproxy/requests" + query, token)
         rows += _list(page, "requests")
         following = page.get("next")
         query = f"?before={following}"

@@ -94,7 +94,20 @@ def install(
     The options are those of cacheproxy serve; settings in the environment (CACHEPROXY_PORT ...)
     are passed on, too. A token is written into the unit's file, which only you can read.
     """
-    unit, path = _unit(name, given), manager.path(name)
+    found = settings(given, os.environ)
+    state = platformdirs.user_state_path("cacheproxy")
+    if name != _DEFAULT_NAME:
+        state /= name
+        if any(row.field == "state_dir" for row in options()):
+            found.setdefault("state_dir", str(state))
+    config = _checked(found)
+    keys = {table.key_env: table.key() for table in config.upstreams if table.key_env}
+    if config.alarm.secret_env:
+        keys[config.alarm.secret_env] = config.alarm.secret()
+    token = found.pop("token", None)  # not on a command line, which other users can see
+    environment = ({f"{ENV_PREFIX}TOKEN": token} if token else {}) | keys
+    words = program(list(arguments(found)))
+    unit, path = Unit(name, words, state, _log(name), config.grace, environment), manager.path(name)
     content = manager.render(unit)
     if is_foreign(path) and not force:
         raise UnitError(f"{path} was not written by this command: use another --name, or --force")
@@ -168,23 +181,6 @@ def _manager(kind: str | None) -> ServiceManager:
     raise UnitError(
         f"cacheproxy knows no service manager for {sys.platform}; have yours run: {words}"
     )
-
-
-def _unit(name: str, given: Mapping[str, Any]) -> Unit:
-    found = settings(given, os.environ)
-    state = platformdirs.user_state_path("cacheproxy")
-    if name != _DEFAULT_NAME:
-        state /= name
-        if any(row.field == "state_dir" for row in options()):
-            found.setdefault("state_dir", str(state))
-    config = _checked(found)
-    keys = {table.key_env: table.key() for table in config.upstreams if table.key_env}
-    if config.alarm.secret_env:
-        keys[config.alarm.secret_env] = config.alarm.secret()
-    token = found.pop("token", None)  # not on a command line, which other users can see
-    environment = ({f"{ENV_PREFIX}TOKEN": token} if token else {}) | keys
-    words = program(list(arguments(found)))
-    return Unit(name, words, state, _log(name), config.grace, environment)
 
 
 def _checked(found: Mapping[str, Any]) -> Config:

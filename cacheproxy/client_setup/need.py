@@ -19,7 +19,6 @@ _SMALL_OUTPUT = 8192
 """Tokens of an answer that every model can give if its context is large enough."""
 _TAKEN = ("inline", "user")
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
-_UNKNOWN = "unknown"
 
 _DOES: dict[str, str] = {
     **DOES,
@@ -154,7 +153,7 @@ def late(page: Any) -> str | None:
         return None
     placement = page.get("placement")
     found = placement.get("late") if isinstance(placement, dict) else None
-    return found if isinstance(found, str) else _UNKNOWN
+    return found if isinstance(found, str) else "unknown"
 
 
 def _server(page: Any) -> dict[str, Any] | None:

@@ -206,6 +206,9 @@ def look_at_proxy(url: str, headers: Mapping[str, str]) -> Proxy:
     )
     if number:  # the page has more on the first server
         return seen
+    found, placement = profile_in(page.get("profile")), _UNTOLD
+    with contextlib.suppress(msgspec.ValidationError):
+        placement = msgspec.convert(page.get("placement"), Placement)
     return replace(
         seen,
         evicted=tuple(
@@ -213,18 +216,10 @@ def look_at_proxy(url: str, headers: Mapping[str, str]) -> Proxy:
             for card in (site.tell(_DATA) or {}).get("todo", ())
             if card["id"] in (Reason.EVICTED, "crowd")
         ),
-        profile=_profile(page),
+        profile=(found and replace(found, placement=placement)),
         placement=page.get("placement"),
         keeps=(page.get("thinking") or {}).get("says", ""),
     )
-
-
-def _profile(page: dict[str, Any]) -> Profile | None:
-    """Return the page's profile of the first server; late messages have a member beside it."""
-    found, placement = profile_in(page.get("profile")), _UNTOLD
-    with contextlib.suppress(msgspec.ValidationError):
-        placement = msgspec.convert(page.get("placement"), Placement)
-    return found and replace(found, placement=placement)
 
 
 def _reachable(site: Site) -> str | None:

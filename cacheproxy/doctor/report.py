@@ -75,23 +75,6 @@ def conclude(facts: Examination, findings: Sequence[Finding]) -> Conclusion:
         if facts.proxy.is_up and one.client.name in failed:
             text = f"{one.client.called} is set up to go past the proxy."
             return Conclusion(Working.NOT_MEASURED, text)
-    return _of_trials(facts)
-
-
-def of_record(record: Record) -> Conclusion:
-    """Return the verdict by later turns; a session's first turn cannot reuse anything."""
-    cut, turns, state = len(record.cut), len(record.turns), record.state
-    lost = f"{len(record.breaks)} of {counted(len(record.later), 'follow-up turn')} lost the cache"
-    parts = [f"The server cut {cut} of {counted(turns, 'turn')} to fit its context"] if cut else []
-    parts += [lost] if state is not FindingState.OK else []
-    parts += [f"{record.figures} were reused"] if record.measured else []
-    parts += [lost] if record.breaks and state is FindingState.OK else []
-    is_bad = state is FindingState.FAIL or (cut and 2 * cut >= turns)
-    answer = Working.MOSTLY if cut or state is not FindingState.OK else Working.YES
-    return Conclusion(Working.NO if is_bad else answer, f"{'; '.join(parts)}.")
-
-
-def _of_trials(facts: Examination) -> Conclusion:
     if not facts.trials:
         return Conclusion(Working.NOT_MEASURED, "No test prompt was sent.")
     outcomes = facts.outcomes
@@ -110,6 +93,19 @@ def _of_trials(facts: Examination) -> Conclusion:
         return Conclusion(Working.NO, f"A test prompt was reused, but not on {broken.path}.")
     text = f"A test prompt reused {figures}; no agent's turns have been measured lately."
     return Conclusion(Working.YES, text)
+
+
+def of_record(record: Record) -> Conclusion:
+    """Return the verdict by later turns; a session's first turn cannot reuse anything."""
+    cut, turns, state = len(record.cut), len(record.turns), record.state
+    lost = f"{len(record.breaks)} of {counted(len(record.later), 'follow-up turn')} lost the cache"
+    parts = [f"The server cut {cut} of {counted(turns, 'turn')} to fit its context"] if cut else []
+    parts += [lost] if state is not FindingState.OK else []
+    parts += [f"{record.figures} were reused"] if record.measured else []
+    parts += [lost] if record.breaks and state is FindingState.OK else []
+    is_bad = state is FindingState.FAIL or (cut and 2 * cut >= turns)
+    answer = Working.MOSTLY if cut or state is not FindingState.OK else Working.YES
+    return Conclusion(Working.NO if is_bad else answer, f"{'; '.join(parts)}.")
 
 
 @dataclass(frozen=True, slots=True)

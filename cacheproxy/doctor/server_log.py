@@ -39,18 +39,6 @@ def read(lines: Iterable[str], name: str) -> DoctorReport:
         raise CommandError(
             f"{name} is a log of {EXAMPLE.name}, but it shows no request; {_LOG.verbose}"
         )
-    record = _record_of(requests)
-    return DoctorReport(
-        _conclude(record),
-        [*_findings(requests, record, reader.facts)],
-        "cacheproxy doctor --server-log FILE --json",
-        [*_table(requests), ""],
-        {"requests": [asdict(request) for request in requests], "server": asdict(reader.facts)},
-    )
-
-
-def _record_of(requests: Sequence[LoggedRequest]) -> Record:
-    """Return the requests as a proxy's record, so that they are judged in the same way."""
     rows = (
         Exchange(
             Request("POST", ""),
@@ -62,7 +50,14 @@ def _record_of(requests: Sequence[LoggedRequest]) -> Record:
         )
         for one in requests
     )
-    return Record(tuple(rows), 0.0)
+    record = Record(tuple(rows), 0.0)
+    return DoctorReport(
+        _conclude(record),
+        [*_findings(requests, record, reader.facts)],
+        "cacheproxy doctor --server-log FILE --json",
+        [*_table(requests), ""],
+        {"requests": [asdict(request) for request in requests], "server": asdict(reader.facts)},
+    )
 
 
 def _conclude(record: Record) -> Conclusion:

@@ -40,7 +40,6 @@ _FEW, _MOST_SERVERS = 2, 5
 token, or the whole prompt if it keeps nothing."""
 _TRIES, _PAUSE = 10, 0.05
 """Looks, and seconds between them: the counters may lag behind the answer."""
-_NOT_SERVED = (404, 405, 501)
 _CONSTANT = Volatile("", (), ("", "", ""))
 """Heads if no client with a volatile head is known: one prompt is sent again."""
 
@@ -306,7 +305,7 @@ class PromptSender:
         except NoAnswerError as error:
             raise _EndedError(f"no answer to a request on {path}: {error}") from None
         said = answer.said()
-        if answer.status in _NOT_SERVED and "model" not in said.lower():
+        if answer.status in (404, 405, 501) and "model" not in said.lower():
             raise _EndedError
         if answer.status != 200:
             raise _EndedError(f"{path} answered {answer.status}{f' ({said})' if said else ''}")

@@ -25,10 +25,8 @@ Json = Mapping[str, Any]
 
 _NAME, _LEAST_NAME = 18, 8
 _MOST_RUNNING = 4
-_BARS = "▁▂▃▄▅▆▇█"
 _STANDING = {"working": "green", "hitches": "yellow", "breaking": "red"}
 _KEYS = "q leave   j k choose   enter its turns   / filter"
-_OPENED_KEYS = "q leave   j k the next   escape back"
 _NONE_YET = "No conversation in the last {}. Point an agent at {}: cacheproxy env"
 _NOT_FOUND = "No conversation in the last {} has {!r} in its names. escape: all of them"
 
@@ -197,7 +195,7 @@ def _saved(row: Json) -> str:
 
 def _spark(prompts: Sequence[int]) -> str:
     most = max(prompts, default=0) or 1
-    return "".join(_BARS[min(7, 8 * each // (most + 1))] for each in prompts)
+    return "".join("▁▂▃▄▅▆▇█"[min(7, 8 * each // (most + 1))] for each in prompts)
 
 
 def _turns(seen: Watched, view: View, place: ScreenPlace, room: int | None) -> list[Text]:
@@ -213,17 +211,6 @@ def _turns(seen: Watched, view: View, place: ScreenPlace, room: int | None) -> l
     )
     if branches:
         head.append(Text(f"its subagents: {branches}"))
-    columns = _turn_columns(place.width)
-    head.append(Text(_line("  turn", columns, place.width), "dim"))
-    rows = one["turns"] if room is None else one["turns"][-max(1, room - len(head)) :]
-    for row in rows:
-        name = f"  #{row['turn']}" if row["turn"] else "  -"
-        style = "yellow" if row["reason"] else "red" if row["kind"] == "failed" else ""
-        head.append(Text(_line(name, columns, place.width, row), style))
-    return head
-
-
-def _turn_columns(width: int) -> list[Column]:
     found = (
         Column("at", 10, lambda row: _clock(row["at"])),
         Column("prompt", 9, lambda row: count(row["prompt"])),
@@ -232,10 +219,17 @@ def _turn_columns(width: int) -> list[Column]:
         Column("first", 8, lambda row: span(row["first_seconds"]), 96),
         Column("out", 7, lambda row: count(row["output"]), 110),
     )
-    kept = [each for each in found if width >= each.least]
-    rest = width - _NAME - sum(each.width for each in kept) + 10
+    kept = [each for each in found if place.width >= each.least]
+    rest = place.width - _NAME - sum(each.width for each in kept) + 10
     wide = max(10, rest)
-    return [*kept, Column("", wide, lambda row: f"  {_verdict_of(row)}".ljust(wide))]
+    columns = [*kept, Column("", wide, lambda row: f"  {_verdict_of(row)}".ljust(wide))]
+    head.append(Text(_line("  turn", columns, place.width), "dim"))
+    rows = one["turns"] if room is None else one["turns"][-max(1, room - len(head)) :]
+    for row in rows:
+        name = f"  #{row['turn']}" if row["turn"] else "  -"
+        style = "yellow" if row["reason"] else "red" if row["kind"] == "failed" else ""
+        head.append(Text(_line(name, columns, place.width, row), style))
+    return head
 
 
 def _verdict_of(row: Json) -> str:
@@ -274,7 +268,7 @@ def _foot(seen: Watched, view: View, place: ScreenPlace) -> Iterator[Text]:
         yield Text(f"/{visible(view.search)}{'▏' if view.is_typing else ''}", "bold")
     shown, total = len(seen.page.get("conversations") or ()), seen.page.get("count") or 0
     more = f"   {shown} of {total:,} conversations" if shown < total else ""
-    yield Text((_OPENED_KEYS if view.is_opened else _KEYS) + more, "dim")
+    yield Text(("q leave   j k the next   escape back" if view.is_opened else _KEYS) + more, "dim")
 
 
 def _break(row: Json, place: ScreenPlace) -> Iterator[Text]:

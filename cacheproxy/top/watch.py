@@ -19,8 +19,6 @@ Ask = Callable[[str], Any]
 
 _PAGES = "/_cacheproxy/"
 _BREAKS = 3
-_EVERY = 1.0
-"""Least seconds between two readings of the conversations."""
 _SOON, _AGAIN = 0.1, 2.0
 """Seconds before the next try: after the proxy ended its stream of events, as each reload does; and
 after it did not answer."""
@@ -64,9 +62,6 @@ class Watcher:
         query = urlencode({"window": self.window, "search": search})
         page = self._ask(f"{_PAGES}conversations?{query}")
         one = opened and self._ask(f"{_PAGES}conversations/{quote(opened, safe='')}")
-        return Watched(data, page, self._breaks_of(data), one or None)
-
-    def _breaks_of(self, data: Json) -> tuple[Json, ...]:
         last = data.get("last_break"), data.get("rules")
         if last != self._last:
             rows = self._ask(f"{_PAGES}requests?filter=breaks")["requests"][:_BREAKS]
@@ -77,7 +72,7 @@ class Watcher:
             self._known = known
             self._breaks = tuple(row | {"known": known[row["number"], row["at"]]} for row in rows)
             self._last = last
-        return self._breaks
+        return Watched(data, page, self._breaks, one or None)
 
     def _of(self, row: Json) -> Json:
         """Return the details of a break, empty if the proxy no longer remembers the request."""
@@ -174,7 +169,7 @@ class Watch:
                 except (CommandError, KeyError, TypeError, AttributeError) as error:
                     self.latest = replace(self.latest, one=None, trouble=f"{error}")
             self._changed()
-            self._now.wait(_EVERY)
+            self._now.wait(1.0)  # least seconds between two readings of the conversations
 
 
 def events(response: HTTPResponse) -> Iterator[tuple[str, bytes]]:
