@@ -51,8 +51,6 @@ Values = tuple[str, ...]
 OTHER = "other"
 """Label value that stands for all those beyond ``MOST``."""
 _LONGEST = 64
-_MOST_KINDS = 512
-"""Kinds of exchanges whose labels are cached, at most."""
 _MOST_WAITING = 256
 """Exchanges that are added together, if nobody reads the page before: that takes a millisecond."""
 Counted = tuple[str, "Series", Values, "Labels | None"]
@@ -95,7 +93,7 @@ class Metrics:
             kind = kind_of(exchange)
             counted = self._kinds.get(kind)
             if counted is None:
-                if len(self._kinds) >= _MOST_KINDS:
+                if len(self._kinds) >= 512:  # kinds of exchanges whose labels are cached, at most
                     self._kinds.clear()
                 counted = self._kinds[kind] = self._counted(exchange)
             if counted is not self._kind or len(self._waiting) >= _MOST_WAITING:

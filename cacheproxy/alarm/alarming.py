@@ -40,7 +40,6 @@ _MOST = 16
 """Alarms that may wait to be sent; each is in the log in any case."""
 _NAME = "cacheproxy"
 _SERVICE = "org.freedesktop.Notifications"
-_OBJECT = "/org/freedesktop/Notifications"
 _SECONDS = 5.0
 _BY_SERVER = -1
 """Milliseconds that a notification is shown; -1 leaves that to the desktop."""
@@ -54,8 +53,6 @@ the first: a text with a dash in that place would be an option, and ``-e`` adds 
 SIGNATURE = "X-Cacheproxy-Signature"
 _DEADLINE = 10.0
 """Seconds for one try, including the connection."""
-_PAUSES = (1.0, 5.0)
-"""Seconds before the second try, and before the third."""
 _LATER = (429, *range(500, 600))
 """Statuses after which another try may succeed."""
 
@@ -90,16 +87,13 @@ class Alarming:
         for exchange in exchanges:
             alarm = self._alarms.see(exchange, self._reactor.seconds(), self.proxy)
             if alarm is not None:
-                self._raise(alarm)
-
-    def _raise(self, alarm: Alarm) -> None:
-        _log.warn("{line}", line=f"{alarm.title}: {alarm.text}   {alarm.command}")
-        if self._table.bell:
-            ring()
-        if self._table.desktop:
-            self._by_desktop.put(alarm)
-        if self._table.webhook:
-            self._by_webhook.put(alarm)
+                _log.warn("{line}", line=f"{alarm.title}: {alarm.text}   {alarm.command}")
+                if self._table.bell:
+                    ring()
+                if self._table.desktop:
+                    self._by_desktop.put(alarm)
+                if self._table.webhook:
+                    self._by_webhook.put(alarm)
 
     def finish(self) -> Deferred[Any]:
         """Return a Deferred that fires when all alarms are sent, after a few seconds at most."""
@@ -197,7 +191,7 @@ def _by_bus(title: str, text: str) -> None:
     except ImportError:
         raise UnsentError("notifications need jeepney: pip install jeepney") from None
 
-    service = DBusAddress(_OBJECT, bus_name=_SERVICE, interface=_SERVICE)
+    service = DBusAddress("/org/freedesktop/Notifications", bus_name=_SERVICE, interface=_SERVICE)
     body = html.escape(text, quote=False)
     arguments: tuple[Any, ...] = (_NAME, 0, "", title, body, [], {}, _BY_SERVER)
     call = new_method_call(service, "Notify", "susssasa{sv}i", arguments)
@@ -248,7 +242,7 @@ class Webhook:
         if self.secret:
             headers.setRawHeaders(SIGNATURE, [signature(self.secret, body)])
         why = await self._try(url, body, headers)
-        for pause in _PAUSES:
+        for pause in (1.0, 5.0):  # seconds before the second try, and before the third
             if not why:
                 return
             await deferLater(self._reactor, pause)

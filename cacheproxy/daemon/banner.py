@@ -16,8 +16,6 @@ from cacheproxy.plugin.packages import Packages
 from cacheproxy.proxy.probing.asker import SILENT
 from cacheproxy.words import counted, short
 
-_MOST_NAMED = 8
-"""Rules that the banner names one by one; more are counted."""
 _ANYWHERE = (("http://0.0.0.0:", "http://127.0.0.1:"), ("http://[::]:", "http://[::1]:"))
 
 
@@ -125,7 +123,7 @@ def _rules(rules: Sequence[Normalizer], packages: Sequence[Package], *, edits: b
         return "none: the upstream is not local, so no edits (--edit-remote changes this)"
     names = [rule.name for rule in rules]
     on = ", ".join(names) or "none"
-    if len(names) > _MOST_NAMED:
+    if len(names) > 8:  # rules that the banner names one by one; more are counted
         whose = (each.name for each in packages if any(one.name in names for one in each.rules))
         return f"{len(names)} on, for {', '.join(whose)}; cacheproxy rules lists them"
     if not NAMES.issuperset(names):

@@ -112,7 +112,19 @@ class Reloading:
                 asked, self._requests = self._requests, []
                 said: str | Failure
                 try:
-                    said = await self._reload(adopt)
+                    self.workers.forgive()
+                    try:
+                        wanted, parts = await self._settled()
+                        plugins = adopt(parts)
+                    except (TookTooLongError, NoThreadError) as error:
+                        self._looks = ()  # it is not the file that was too early
+                        raise ReloadError(f"{_NOT}: it {error}") from None
+                    except (ConfigError, PluginError, UpstreamURLError) as error:
+                        raise ReloadError(f"{_NOT}: {error}") from None
+                    outdated = [each.name for each in parts.found.packages if each.outdated]
+                    line = summary(self.running, wanted, plugins, outdated)
+                    self.running = parts.config
+                    said = line
                     _log.info("{line}", line=said)
                 except ReloadError as error:
                     said = Failure()
@@ -126,21 +138,6 @@ class Reloading:
                         one.callback(said)
         finally:
             self._busy = False
-
-    async def _reload(self, adopt: _Adopt) -> str:
-        self.workers.forgive()
-        try:
-            wanted, parts = await self._settled()
-            plugins = adopt(parts)
-        except (TookTooLongError, NoThreadError) as error:
-            self._looks = ()  # it is not the file that was too early
-            raise ReloadError(f"{_NOT}: it {error}") from None
-        except (ConfigError, PluginError, UpstreamURLError) as error:
-            raise ReloadError(f"{_NOT}: {error}") from None
-        outdated = [each.name for each in parts.found.packages if each.outdated]
-        line = summary(self.running, wanted, plugins, outdated)
-        self.running = parts.config
-        return line
 
     async def _settled(self) -> tuple[Config, ConfigParts]:
         """Return the configuration once the file has stopped changing; raises what is wrong."""

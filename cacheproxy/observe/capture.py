@@ -36,7 +36,6 @@ from cacheproxy.record.exchange import Exchange
 from cacheproxy.record.jsonl import to_line
 
 _log = Logger()
-_SLOW = "the disk is too slow"
 _TOO_LARGE = "an exchange is larger than all that may wait for the disk"
 _CALM = 60.0
 """Seconds without a drop, by the exchanges' own times, after which an episode is over."""
@@ -93,7 +92,7 @@ class Capture:
         size = _NOT_BODIES + exchange.size + sum(len(name) + len(value) for name, value in headers)
         waiting = self._came - self._went
         if waiting + size > self.size or self._queue.qsize() >= self.most:
-            self._drop(exchange.wall, _SLOW if size <= self.size else _TOO_LARGE)
+            self._drop(exchange.wall, "the disk is too slow" if size <= self.size else _TOO_LARGE)
             return
         self._came += size
         # A waiting exchange needs no parsed JSON of its requests.

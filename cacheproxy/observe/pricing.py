@@ -52,7 +52,11 @@ class Untimed:
         self._seconds += seconds
         reported = sum(reported for _, _, reported in self._answers)
         if abs(reported - self._tokens) <= _SAME * reported:
-            self._teach(reported)
+            costs = {id(cost): cost for cost, _, _ in self._answers}
+            if len(costs) == 1:  # as one evaluation, at the depth where most of it was
+                depth = sum(n * (start + n / 2) for _, start, n in self._answers) / reported
+                (cost,) = costs.values()
+                cost.learn(depth - reported / 2, reported, self._seconds)
         elif reported < self._tokens and not idle:
             return
         self.forget()
@@ -61,13 +65,6 @@ class Untimed:
         """Begin anew."""
         self._answers.clear()
         self._tokens = self._seconds = 0.0
-
-    def _teach(self, reported: int) -> None:
-        costs = {id(cost): cost for cost, _, _ in self._answers}
-        if len(costs) == 1:  # as one evaluation, at the depth where most of it was
-            depth = sum(n * (start + n / 2) for _, start, n in self._answers) / reported
-            (cost,) = costs.values()
-            cost.learn(depth - reported / 2, reported, self._seconds)
 
 
 class _Upstream:

@@ -25,7 +25,6 @@ _LITTLE = 0.5
 _IDLE = ("nothing", "see", "see all")
 """First words of advice that asks for nothing to be done."""
 _MOST_CAUSES = 3
-_RULE = "a rule"
 _DOWN = "Start", "does not answer"
 _COMMAND = re.compile(r"cacheproxy (?:diagnose \d+|env [a-z][\w-]*)(?: --[a-z]+)*")
 _CROWDS = {
@@ -189,7 +188,7 @@ def _causes(
         found = None if each["number"] is None else report_on(each["number"])
         is_felt = (each["share"] or 0.0) >= FELT
         could = [one for one in found.advice if one.do not in _IDLE] if found else []
-        advice = next((one for one in could if is_felt or one.do == _RULE), None)
+        advice = next((one for one in could if is_felt or one.do == "a rule"), None)
         if advice is not None:
             name = f"{each['reason']} {each['shape'] or ''}".strip().replace(" ", "-")
             title = phrase(each["reason"], each["shape"])

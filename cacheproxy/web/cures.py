@@ -40,9 +40,6 @@ Reload = Callable[[], Awaitable[tuple[str, list[str]]]]
 _MOST_OTHERS = 16 << 20
 """Bytes of other requests on which a rule is tried: they take 0.1 to 0.2 s."""
 _MOST_KNOWN = 16
-_MOST_APPLIED = 100
-"""Rules, the last applied, that can be undone."""
-_TOO_OFTEN = "took too long several times: restart the proxy to try again"
 _UNREAD = (
     "{file} is left as it was: the rule would not be in use, since it is switched off where the "
     "proxy was started (disable)."
@@ -105,7 +102,7 @@ class Applying:
             raise PageError(why, 409)
         for key in (str(cure.number), name):
             self._done[key] = done, cure
-        while len(self._done) > _MOST_APPLIED:
+        while len(self._done) > 100:  # rules, the last applied, that can be undone
             self._done.popitem(last=False)
         names = ", ".join(cure.names)
         line = f"{done.what} {done.file}. In use now, without a restart: {names}."
@@ -205,7 +202,7 @@ class Cures:
             try:
                 rules = await self.run(self._work(newest, pair))
             except GivenUpError as error:
-                why = str(error) or _TOO_OFTEN
+                why = str(error) or "took too long several times: restart the proxy to try again"
                 raise PageError(f"the cure could not be worked out: it {why}", 503) from None
             known = self._known[newest.number] = Cure(newest.number, self.file, self.edits, rules)
             while len(self._known) > _MOST_KNOWN:

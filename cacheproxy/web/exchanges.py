@@ -96,16 +96,6 @@ class ExchangePages:
         verdict = exchange.verdict
         if verdict is None or verdict.reason is None:
             raise PageError(f"Request {exchange.number} did not lose the cache.", 404)
-        return await self._break(request, exchange, verdict)
-
-    def _last_break(self) -> Exchange:
-        broken = (one for one in self.cures.recent if one.reason is not None and not one.side)
-        last = max(broken, key=lambda one: one.wall, default=None)
-        if last is None:
-            raise PageError("No turn has lost the cache since the proxy started.", 404)
-        return last
-
-    async def _break(self, request: Request, exchange: Exchange, verdict: Verdict) -> Json:
         report = self.report(exchange, verdict)
         told = report.as_json()
         is_counted = verdict.reason is Reason.CUT and verdict.basis is Basis.COUNTED
@@ -128,6 +118,13 @@ class ExchangePages:
             "cure": cure,
             "no_cure": no_cure,
         }
+
+    def _last_break(self) -> Exchange:
+        broken = (one for one in self.cures.recent if one.reason is not None and not one.side)
+        last = max(broken, key=lambda one: one.wall, default=None)
+        if last is None:
+            raise PageError("No turn has lost the cache since the proxy started.", 404)
+        return last
 
     async def _texts(self, exchange: Exchange, verdict: Verdict) -> tuple[Json | None, str | None]:
         """Return the changed lines of the prompts, or the reason why there are none."""

@@ -24,8 +24,6 @@ from cacheproxy.web.dashboard import LATEST, Dashboard, window_of
 from cacheproxy.web.pages import PageError, begin, break_off, only, query_of
 
 _log = Logger()
-_EVERY = 0.5
-"""Seconds between two checks for news."""
 _CALM = {"15m": 2.0, "1h": 2.0, "24h": 10.0, "30d": 10.0}
 """Seconds after which news make a window's figures be computed again."""
 _AGES = {"24h": 30.0, "30d": 30.0}
@@ -119,7 +117,7 @@ class Live:
         self._pages.add(page)
         request.notifyFinish().addBoth(lambda _: self._pages.discard(page))
         if not self._loop.running:
-            looking = self._loop.start(_EVERY, now=True)
+            looking = self._loop.start(0.5, now=True)  # seconds between two checks for news
             looking.addErrback(lambda why: _log.failure("the dashboard's streams failed", why))
         return NOT_DONE_YET
 

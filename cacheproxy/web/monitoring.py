@@ -39,8 +39,6 @@ from cacheproxy.web.pages import Answer, Content, Headers, Page, answer, values
 PLAIN = "text/plain; version=0.0.4; charset=utf-8"
 _IN_TEXT: tuple[Callable[[Collector], bytes], str] = generate_latest, PLAIN
 _SOUND = re.compile(r"[A-Za-z0-9/;=., -]+")
-_COMPRESSION = 1
-"""gzip level: the fastest, which makes 2 kB of 25 kB."""
 InThread = Callable[[Callable[[], Content]], Deferred[Content]]
 
 
@@ -154,7 +152,7 @@ def content(families: Families, accept: str = "", encodings: str = "") -> Conten
     body = encode(families)
     headers: Headers = ((b"Vary", b"Accept, Accept-Encoding"),)
     if gzip_accepted(encodings):
-        body = gzip.compress(body, _COMPRESSION, mtime=0)
+        body = gzip.compress(body, 1, mtime=0)  # gzip level: the fastest, which makes 2 kB of 25 kB
         headers = (*headers, (b"Content-Encoding", b"gzip"))
     return Content(content_type.encode("latin-1"), body, headers=headers)
 
