@@ -87,7 +87,18 @@ def _lacks_body(entry: dict[str, Any], record: Exchange) -> bool:
 
 def _entry(record: Exchange) -> dict[str, Any]:
     sent, head, end = record.sent_after, record.head_after, record.seconds
-    timings = _timings(sent, head, end)
+    blocked = sent or 0.0
+    waited = max(blocked, head if head is not None else end or 0.0)
+    ended = max(waited, end or 0.0)
+    timings = {
+        "blocked": -1 if sent is None else round(blocked * 1e3, 3),
+        "dns": -1,
+        "connect": -1,
+        "send": 0,
+        "wait": round((waited - blocked) * 1e3, 3),
+        "receive": round((ended - waited) * 1e3, 3),
+        "ssl": -1,
+    }
     started = datetime.fromtimestamp(record.wall, UTC)
     ours = {key: value for key, value in to_fields(record).items() if key not in _SAID_BY_HAR}
     return {
@@ -101,26 +112,15 @@ def _entry(record: Exchange) -> dict[str, Any]:
     }
 
 
-def _timings(sent: float | None, head: float | None, end: float | None) -> dict[str, float]:
-    """Return a HAR's timings in milliseconds; ``blocked``: from arrival to sending upstream."""
-    blocked = sent or 0.0
-    waited = max(blocked, head if head is not None else end or 0.0)
-    ended = max(waited, end or 0.0)
-    return {
-        "blocked": -1 if sent is None else round(blocked * 1e3, 3),
-        "dns": -1,
-        "connect": -1,
-        "send": 0,
-        "wait": round((waited - blocked) * 1e3, 3),
-        "receive": round((ended - waited) * 1e3, 3),
-        "ssl": -1,
-    }
-
-
 def _request(request: Request, upstream: str) -> dict[str, Any]:
+    target = request.target
+    if "://" not in target.partition("?")[0]:
+        host = _first(request.headers, b"host")
+        base = upstream or (f"http://{host}" if host else "http://localhost")
+        target = base.rstrip("/") + (target if target.startswith("/") else f"/{target}")
     said: dict[str, Any] = {
         "method": request.method,
-        "url": _url(request, upstream),
+        "url": quote(to_bytes(target), safe=_URL_SAFE),
         "httpVersion": "HTTP/1.1",
         "cookies": [],
         "headers": _named(pairs(request.headers)),
@@ -166,15 +166,6 @@ def _response(record: Exchange) -> dict[str, Any]:
     if record.error is not None:
         said["_error"] = record.error
     return said
-
-
-def _url(request: Request, upstream: str) -> str:
-    target = request.target
-    if "://" not in target.partition("?")[0]:
-        host = _first(request.headers, b"host")
-        base = upstream or (f"http://{host}" if host else "http://localhost")
-        target = base.rstrip("/") + (target if target.startswith("/") else f"/{target}")
-    return quote(to_bytes(target), safe=_URL_SAFE)
 
 
 def _named(found: Iterable[tuple[str, str]]) -> list[dict[str, str]]:

@@ -56,7 +56,10 @@ def to_line(exchange: Exchange, *, repeats: bool = False) -> bytes:
     if sent is not None:
         # Rules change a few bytes of many: the rest is already in the body as received.
         fields["sent_body"] = None
-        fields |= _change(body, sent)
+        start = common_prefix(body, sent)
+        tail = common_suffix(body, sent, min(len(body), len(sent)) - start)
+        middle = sent[start : len(sent) - tail]
+        fields |= {"sent_from": start, "sent_to": len(body) - tail, "sent_middle": middle}
     return b"".join(_pieces(_spelled(fields)))
 
 
@@ -235,14 +238,6 @@ def _convert(value: Any, kind: Any) -> Any:
         return msgspec.convert(value, kind)
     except ValueError:
         return None
-
-
-def _change(body: bytes, sent: bytes) -> dict[str, Any]:
-    """Return ``sent`` as a difference: bytes that replace a range of ``body``, and the range."""
-    start = common_prefix(body, sent)
-    tail = common_suffix(body, sent, min(len(body), len(sent)) - start)
-    middle = sent[start : len(sent) - tail]
-    return {"sent_from": start, "sent_to": len(body) - tail, "sent_middle": middle}
 
 
 def _sent(line: Any, body: bytes) -> bytes | None:

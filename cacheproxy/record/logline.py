@@ -43,7 +43,12 @@ def lines(
     elif exchange.has_failed and exchange.session is not None and not counted:
         said = _refused(exchange, exchange.session.label)
     else:
-        said = _plain(exchange)
+        whole = exchange.outcome is Outcome.COMPLETE
+        failed = _quoted(exchange.error) if whole else f"  {verdict(exchange)}"
+        said = (
+            f"{exchange.received.method[:_LONGEST]} {_path(exchange)}  {exchange.status or '-'}  "
+            f"{exchange.seconds * 1e3:.0f} ms{failed}"
+        )
     found = [f"{_clock(int(exchange.wall))} {said}"]
     verdict_ = exchange.verdict
     if exchange.was_at or (verdict_ is not None and (verdict_.reason or verdict_.evidence)):
@@ -178,15 +183,6 @@ def _quoted(words: str | None) -> str:
     if not words:
         return ""
     return f": {words}" if words == WITHHELD else f': "{words}"'
-
-
-def _plain(exchange: Exchange) -> str:
-    whole = exchange.outcome is Outcome.COMPLETE
-    failed = _quoted(exchange.error) if whole else f"  {verdict(exchange)}"
-    return (
-        f"{exchange.received.method[:_LONGEST]} {_path(exchange)}  {exchange.status or '-'}  "
-        f"{exchange.seconds * 1e3:.0f} ms{failed}"
-    )
 
 
 def _path(exchange: Exchange) -> str:

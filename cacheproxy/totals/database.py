@@ -154,7 +154,20 @@ class Database:
                 self._hurry.wait(_GATHER)
             self._hurry.clear()
             self._work_once(self._store())
-        self._write_last()
+        until = time.monotonic() + _LAST
+        while self._waiting:
+            store = self._store()
+            if store is self._file:
+                self._work_once(store)
+                if self._file is None and self._not_before:  # the file cannot be written
+                    break
+            elif not self._busy or time.monotonic() >= until:
+                break
+            else:
+                time.sleep(0.1)
+        if self._waiting:
+            self.dropped += len(self._waiting)
+            self._tell(f"{len(self._waiting):,} requests are not in the totals: {self.unkept}")
         if self._file is not None:
             self._file.connection.close()
             self._file = None
@@ -303,23 +316,6 @@ class Database:
         except OSError as failed:
             error = sqlite3.OperationalError(failed.strerror)
         self._miss(f"cannot write {self._path}: {error}")
-
-    def _write_last(self) -> None:
-        """Write the queued jobs at the end; a process that has the file may be ending, too."""
-        until = time.monotonic() + _LAST
-        while self._waiting:
-            store = self._store()
-            if store is self._file:
-                self._work_once(store)
-                if self._file is None and self._not_before:  # the file cannot be written
-                    break
-            elif not self._busy or time.monotonic() >= until:
-                break
-            else:
-                time.sleep(0.1)
-        if self._waiting:
-            self.dropped += len(self._waiting)
-            self._tell(f"{len(self._waiting):,} requests are not in the totals: {self.unkept}")
 
     def _tell(self, text: str) -> None:
         now = time.monotonic()

@@ -64,28 +64,18 @@ def prepare(connection: sqlite3.Connection) -> None:
     if 0 < version < SCHEMA:
         raise _OutdatedError(f"of an older version (schema {version})")
     if not version:
-        _create(connection)
-    _complete(connection)
-
-
-def _create(connection: sqlite3.Connection) -> None:
-    """Create all tables, or none."""
-    script = (files("cacheproxy.totals") / "schema.sql").read_text(encoding="utf-8")
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        for statement in _END.split(script):  # ``executescript`` would commit in between
-            connection.execute(statement)
-        connection.execute(f"PRAGMA user_version = {SCHEMA}")
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
-
-
-def _complete(connection: sqlite3.Connection) -> None:
-    """Add the columns that the file still lacks."""
-    wanted = {
+        script = (files("cacheproxy.totals") / "schema.sql").read_text(encoding="utf-8")
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            for statement in _END.split(script):  # ``executescript`` would commit in between
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {SCHEMA}")
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+    wanted = {  # columns that a file of an earlier release may lack
         "exchanges": {each.name: each.kind.type for each in EXCHANGES},
         "sessions": {each.name: each.kind.type for each in CONVERSATIONS},
         **{each.table: dict.fromkeys([*each.sums, *each.longest], SUM.type) for each in ROLLUPS},

@@ -61,7 +61,6 @@ _OF_BREAK = (
     "lost_seconds",
 )
 _OF_BUCKET = ("requests", "breaks", "prompt", "reused", "evaluated", "lost")
-_OF_WINDOW = ("turns", "output", "spared", "unpriced")
 
 
 def overview(store: TotalsStore, name: str, now: int) -> Json:
@@ -127,7 +126,7 @@ def _summed(rows: Sequence[Json]) -> Json:
 
 def _shown(sums: Json) -> Json:
     return _bucket(sums) | {
-        **{name: int(sums[name]) for name in _OF_WINDOW},
+        **{name: int(sums[name]) for name in ("turns", "output", "spared", "unpriced")},
         "errors": int(sums["failed"]),
         "spared_seconds": sums["spared_ms"] / 1e3,
     }

@@ -16,14 +16,11 @@ from cacheproxy.core.document.pointer import Path
 from cacheproxy.translate.reading import SEAM, Json, needed, raw_at, text_in, wrong
 
 _SHOWN_BELOW = {"image_url": "[image: see below]", "file": "[document: see below]"}
-_FAILED = "Error: "
-_LEFT_OUT = ("redacted_thinking", "container_upload")
 _ENDS = ("_tool_use", "_tool_result")
-"""Blocks of an answer that only Anthropic's own servers understand, and the endings of the types of
-calls and results of its server-run tools (``server_tool_use``, ``web_search_tool_result``)."""
+"""Endings of the types of calls and results of the tools that Anthropic's own servers run
+(``server_tool_use``, ``web_search_tool_result``)."""
 _MODELS = frozenset({"tool_use", "thinking", "tool_result"})
 """Blocks that cannot be parts: they belong in an answer, or directly in a user's message."""
-_PDF = "application/pdf"
 
 
 def chat_messages(body: Document, spellings: Spellings) -> list[Json]:
@@ -94,7 +91,7 @@ def _result(block: Json, path: Path, shown: list[Json]) -> Json:
         else:
             texts.append(_SHOWN_BELOW[part["type"]])
             shown.append(part)
-    failed = _FAILED if block.get("is_error") is True else ""
+    failed = "Error: " if block.get("is_error") is True else ""
     return {"role": "tool", "tool_call_id": call, "content": failed + SEAM.join(texts)}
 
 
@@ -115,7 +112,7 @@ def _assistant(body: Document, content: Any, path: Path, spellings: Spellings) -
             calls.append(_call(body, block, place, spellings))
         elif not isinstance(kind, str) or kind == "tool_result":
             raise wrong((*place, "type"), "a block of this type cannot be said in an answer")
-        elif kind not in _LEFT_OUT and not kind.endswith(_ENDS):
+        elif kind not in ("redacted_thinking", "container_upload") and not kind.endswith(_ENDS):
             texts.append(f"{SEAM if texts else ''}{_said(block)}")
     text, thought = "".join(texts), "".join(thoughts)
     if not (text or thought or calls):
@@ -206,7 +203,7 @@ def _document(block: Json, path: Path) -> list[Json]:
         return [*head, _text(text_in(source, "data", path))]
     if kind == "content":
         return [*head, *parts_of(source.get("content"), (*path, "content"))]
-    if kind == "base64" and source.get("media_type") == _PDF:
+    if kind == "base64" and source.get("media_type") == "application/pdf":
         name = title if isinstance(title, str) and title else "document.pdf"
         file = {"filename": name, "file_data": _data_url(source, path)}
         return [*head[1 if name is title else 0 :], {"type": "file", "file": file}]

@@ -27,7 +27,6 @@ from cacheproxy.translate.reading import (
 )
 
 _GONE = frozenset({b"x-api-key", b"content-length", b"accept-encoding"})
-_NUMBERS = ("max_tokens", "temperature", "top_p", "top_k")
 _EFFORTS = {"xhigh": "high", "max": "high"} | {name: name for name in ("low", "medium", "high")}
 """Efforts that all chat servers know, by Anthropic's words for effort."""
 _BUDGETS = ((4_096, "low"), (16_384, "medium"))
@@ -89,7 +88,7 @@ def chat_body(body: Document, spellings: Spellings) -> Json:
     if tools:  # without them, OpenAI's API refuses a choice
         said["tools"] = tools
         said |= _possible(choice, tools)
-    for name in _NUMBERS:
+    for name in ("max_tokens", "temperature", "top_p", "top_k"):
         if value.get(name) is not None:
             said[name] = _number(body, name)
     stops = value.get("stop_sequences")

@@ -27,7 +27,6 @@ from cacheproxy.translate.reading import (
 _COMMENT = re.compile(rb"(?<=[\r\n]):")
 COMMENT = b""
 """Marker among the pieces of a stream: a comment begins with the next piece."""
-_PING = b'event: ping\ndata: {"type":"ping"}\n\n'
 _STOPPED = b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
 
 
@@ -108,7 +107,7 @@ class MessageStream:
         return b"" if self._is_over else self._end()
 
     def _ping(self) -> bytes:
-        return b"" if self._is_over else _PING
+        return b"" if self._is_over else b'event: ping\ndata: {"type":"ping"}\n\n'
 
     def _event(self, event: Event) -> bytes:
         """Return the client's events for an event of the server. Raises TranslationError."""
@@ -132,7 +131,17 @@ class MessageStream:
         if failed or is_error(value):
             self._is_over = True
             return error_event(value)
-        return self._chunk(value)
+        events = b"" if self._has_begun else self._start(value)
+        self._has_begun = True
+        if "usage" in value or "timings" in value:
+            self._usage = self._usage.merged(usage_of(value))
+        choice = choice_of(value)
+        if choice is None:
+            return events
+        if choice.get("finish_reason"):  # some servers send "" instead of null
+            self._last = choice
+        delta = choice.get("delta")
+        return events + (self._delta(delta) if isinstance(delta, dict) else b"")
 
     def _end(self) -> bytes:
         """Return the message's last events. Raises TranslationError without a finish reason."""
@@ -145,19 +154,6 @@ class MessageStream:
         delta = {"stop_reason": reason, "stop_sequence": sequence}
         last = {"type": "message_delta", "delta": delta, "usage": usage_for(self._usage)}
         return self._blocks.close() + _named(b"message_delta", last) + _STOPPED
-
-    def _chunk(self, value: Json) -> bytes:
-        events = b"" if self._has_begun else self._start(value)
-        self._has_begun = True
-        if "usage" in value or "timings" in value:
-            self._usage = self._usage.merged(usage_of(value))
-        choice = choice_of(value)
-        if choice is None:
-            return events
-        if choice.get("finish_reason"):  # some servers send "" instead of null
-            self._last = choice
-        delta = choice.get("delta")
-        return events + (self._delta(delta) if isinstance(delta, dict) else b"")
 
     def _delta(self, delta: Json) -> bytes:
         say, call = self._blocks.say, self._blocks.call
