@@ -30,7 +30,6 @@ _HIDDEN = frozenset({"thinking", "redacted_thinking", "reasoning", "fallback"})
 _MOVED = "[image: see below]"
 _WHY = "part of a message that the server cannot take, in words"
 _RESPELLED = "type of a text, as the server spells it"
-_GONE = "reasoning of another provider left out"
 _BEHIND = "image in a tool's result, sent as a user's"
 
 
@@ -153,7 +152,7 @@ def _plain(block: Block, why: str) -> Edit:
     if type_of(value) in _TEXTS and isinstance(value.get("text"), str):
         return Edit(f"{pointer}/type", kind, _RESPELLED, adds="type" not in value)
     if type_of(value) in _HIDDEN and not block.is_alone:
-        return Edit(pointer, REMOVE, _GONE)
+        return Edit(pointer, REMOVE, "reasoning of another provider left out")
     text = text_of(value)
     return Edit(pointer, {"type": kind, "text": worded(value, why) if text is None else text}, _WHY)
 

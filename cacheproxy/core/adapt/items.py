@@ -69,27 +69,22 @@ def edits_of(item: ForeignItem, root: str) -> Iterator[Edit]:
         if not isinstance(output, str) and not is_content(output):
             yield Edit(f"{pointer}/output", encode(output), _AS_CALL, adds="output" not in value)
     elif kind.endswith("_call") and isinstance(value.get("call_id"), str):
-        yield from _as_call(pointer, value)
+        yield Edit(f"{pointer}/type", _CALL, _AS_CALL)
+        if not isinstance(value.get("name"), str):
+            name = value["type"][: -len("_call")]
+            yield Edit(f"{pointer}/name", name, _AS_CALL, adds="name" not in value)
+        given = value.get("arguments")
+        if "arguments" not in value:
+            given = _others(value)
+            yield from [Edit(f"{pointer}{to_pointer((name,))}", REMOVE, _AS_CALL) for name in given]
+        if not isinstance(given, str):
+            adds = "arguments" not in value
+            yield Edit(f"{pointer}/arguments", encode(given), _AS_CALL, adds=adds)
     elif "compaction" in kind and kind != "compaction_trigger":
         text = {"type": "input_text", "text": worded({"type": kind}, _COMPACTED)}
         yield Edit(pointer, {"type": "message", "role": "user", "content": [text]}, _GONE)
     else:
         yield Edit(pointer, REMOVE, _GONE)
-
-
-def _as_call(pointer: str, value: _Json) -> Iterator[Edit]:
-    """Yield the edits that make a call of any kind a function call; its content: the arguments."""
-    yield Edit(f"{pointer}/type", _CALL, _AS_CALL)
-    if not isinstance(value.get("name"), str):
-        name = value["type"][: -len("_call")]
-        yield Edit(f"{pointer}/name", name, _AS_CALL, adds="name" not in value)
-    given = value.get("arguments")
-    if "arguments" not in value:
-        given = _others(value)
-        yield from [Edit(f"{pointer}{to_pointer((name,))}", REMOVE, _AS_CALL) for name in given]
-    if not isinstance(given, str):
-        adds = "arguments" not in value
-        yield Edit(f"{pointer}/arguments", encode(given), _AS_CALL, adds=adds)
 
 
 def _others(value: _Json) -> _Json:

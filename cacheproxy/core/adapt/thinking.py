@@ -37,7 +37,6 @@ NAME = "kept-thinking"
 BY_TEMPLATE = "the template is asked to keep earlier reasoning"
 GIVEN = "reasoning of the model that the client had dropped"
 AUTO, YES, NO = "auto", "yes", "no"
-SETTINGS = (AUTO, YES, NO)
 """Values of ``--keep-thinking``."""
 _KWARGS = "chat_template_kwargs"
 _SCANNED, _MOST_MESSAGES = 128 << 10, 64
@@ -225,7 +224,7 @@ def _places(
         if number < plain.heads:
             continue
         is_noted = piece is not before and _text(piece).startswith(_text(before))
-        said = _number(before if is_noted else piece)
+        said = hash(tuple(map(_SAID, (before if is_noted else piece).segments)))
         if _is_answer(item):  # with its reasoning or without
             said = thoughts.said(said, partial(said_in, (item,)))
             if history not in thoughts.unread:
@@ -236,11 +235,6 @@ def _places(
 
 def _text(piece: Piece) -> str:
     return "".join([segment.text for segment in piece.segments])
-
-
-def _number(piece: Piece) -> int:
-    """Return a number for a message's text and role."""
-    return hash(tuple(map(_SAID, piece.segments)))
 
 
 def sends_back(request: Request) -> bool:

@@ -33,7 +33,6 @@ _WHY: dict[int, str] = {
     Level.GONE: "left out, since the server refuses it",
 }
 _NO_KIND = "a kind of tool that the server does not know"
-_NO_CHOICE = "the chosen tool is left out"
 
 
 class Tools:
@@ -108,4 +107,4 @@ def _choice(choice: Any, gone: Sequence[Json]) -> list[Edit]:
     if not any(name_of(one) in names or one.get("type") in kinds for one in named):
         return []
     auto = {"type": "auto"} if choice.get("type") == "tool" else "auto"
-    return [Edit("/tool_choice", auto, _NO_CHOICE)]
+    return [Edit("/tool_choice", auto, "the chosen tool is left out")]

@@ -24,8 +24,6 @@ from cacheproxy.core.prompt.request import Request
 _PLAIN, _IS_ANSWER = attrgetter("plain"), attrgetter("is_answer")
 _MOST, _MOST_ALIKE = 32, 256
 """Histories of one session, and of all that begin alike, at most."""
-_EACH = 1500
-"""Bytes of a history beside its request."""
 
 
 @dataclass(eq=False, slots=True)
@@ -114,7 +112,7 @@ class Histories:
         held, cost = set(map(id, lanes)), 0
         for one in self.known:
             if id(one.request) not in held:
-                cost += _EACH + len(one.request.body)
+                cost += 1500 + len(one.request.body)  # bytes of a history beside its request
         return cost
 
     def forget(self, lane: int) -> None:

@@ -54,7 +54,6 @@ _PERSON = re.compile(
 _ADDRESS = re.compile(r"^forwarded$|forwarded-for\b|\baddr(?:ess)?\b|\b(?:client|real|remote)?ip\b")
 _PORT = re.compile(r"((?:\b\d{1,3}\.){3}\d{1,3}|\]):\d+\b")
 """A port behind an address; the groups of an IPv6 address look like ports, but for its brackets."""
-_LOOPBACK = ("127.", "::1", "::ffff:127.")
 
 
 class Names(NamedTuple):
@@ -171,7 +170,7 @@ EVERYTHING = Owners()
 
 def peer_address(host: str) -> str:
     """Return the address ``host`` of a connection, "" for this machine's own."""
-    return "" if host.startswith(_LOOPBACK) else host
+    return "" if host.startswith(("127.", "::1", "::ffff:127.")) else host
 
 
 @lru_cache(maxsize=256)

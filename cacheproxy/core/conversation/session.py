@@ -14,14 +14,11 @@ from cacheproxy.core.privacy.credentials import hide_text
 from cacheproxy.core.prompt.client import client_of
 from cacheproxy.core.prompt.request import Request
 
-_PARENT = b"x-parent-session-id"
 _TYPED = re.compile(r"[a-z]{2,8}_|[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-")
 """Beginning of an id with its type (``ses_``), or of a UUID of version 7: the time follows, for
 days the same, so that only the end distinguishes two ids."""
 _RANDOM = re.compile(r"[0-9a-f]{16}(?:-\d+)?|[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f-]{21}")
 """Ids that are random from their beginning: ours, and UUIDs of version 4."""
-_WHOLE = 12
-"""Characters of an id that is shown whole, at most."""
 _HASH = re.compile(r"[0-9a-f]{16}(?:-\d+)?")
 
 DOCTOR = "cacheproxy-doctor"
@@ -92,7 +89,7 @@ def _short(name: str) -> str:
     plain = re.sub(r"[^A-Za-z0-9_.-]", "", name)
     if _TYPED.match(name):
         return plain[-4:]
-    if len(plain) <= _WHOLE:
+    if len(plain) <= 12:  # characters of an id that is shown whole, at most
         return plain
     return f"{plain[:4]}-{hashlib.sha256(name.encode()).hexdigest()[:4]}"
 
@@ -124,7 +121,7 @@ def session_of(
 
 def parent_of(request: Request, session: Session) -> Session | None:
     """Return the session that the ``session`` of ``request`` works for, if its client names one."""
-    named = request.by_name.get(_PARENT)
+    named = request.by_name.get(b"x-parent-session-id")
     owner, colon, _ = session.id.partition(":")
     if not named and not colon:
         return None

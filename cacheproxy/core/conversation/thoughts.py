@@ -8,8 +8,6 @@ from contextlib import suppress
 from sys import getsizeof
 from typing import NamedTuple
 
-_EACH = 250
-"""Bytes of a thought beside its text."""
 _MOST_BYTES = 32 << 20
 """Bytes of reasoning at most, more than any model's context: beyond it, the least recently used is
 of history that the client has dropped."""
@@ -115,4 +113,4 @@ class Thoughts:
 
 
 def _cost(thought: Thought) -> int:
-    return _EACH + getsizeof(thought.spelled)
+    return 250 + getsizeof(thought.spelled)  # bytes of a thought beside its text

@@ -119,7 +119,9 @@ def inspect(
     late = [count for lane in lanes for turn in lane.turns if (count := _late(turn.prompt))]
     if orders is None:
         orders = (*ORDERS, PromptOrder.HOISTED) if late else ORDERS
-    density = _density(lanes)
+    turns = [turn for lane in lanes for turn in lane.turns if turn.record.usage.prompt]
+    tokens = sum(turn.record.usage.prompt or 0 for turn in turns)
+    density = sum(turn.prompt.chars for turn in turns) / tokens if tokens else None
     walls = [turn.record.wall for lane in lanes for turn in lane.turns]
     return Inspection(
         requests=len(records),
@@ -161,22 +163,18 @@ def _sides(lanes: Sequence[RecordedLane], mains: Sequence[RecordedLane]) -> Iter
         if not lane.is_side or lane.parent is None:
             continue
         prompts = [turn.prompt for turn in lane.turns]
+        main = conversations.get(lane.parent)
+        indexes = [turn.index for turn in lane.turns]
         yield SideView(
             lane.parent.label,
             len(prompts),
             max(prompt.chars for prompt in prompts),
             len(prompts[0].tools),
-            _evictions(lane, conversations.get(lane.parent)),
+            sum(
+                any(turn.index < index < later.index for index in indexes)
+                for turn, later in pairwise(main.turns if main else ())
+            ),
         )
-
-
-def _evictions(lane: RecordedLane, main: RecordedLane | None) -> int:
-    """Return the number of steps of the conversation ``main`` with requests of ``lane`` between."""
-    indexes = [turn.index for turn in lane.turns]
-    return sum(
-        any(turn.index < index < later.index for index in indexes)
-        for turn, later in pairwise(main.turns if main else ())
-    )
 
 
 def _between(mains: Sequence[RecordedLane]) -> list[Step]:
@@ -261,10 +259,3 @@ def _reuse(steps: Iterable[Step], order: PromptOrder) -> float:
             total += found.now.chars
             shared += found.left.shared if found.was.model == found.now.model else 0
     return shared / total if total else 0.0
-
-
-def _density(lanes: Iterable[RecordedLane]) -> float | None:
-    """Return the characters per token, None if no server has counted tokens."""
-    turns = [turn for lane in lanes for turn in lane.turns if turn.record.usage.prompt]
-    tokens = sum(turn.record.usage.prompt or 0 for turn in turns)
-    return sum(turn.prompt.chars for turn in turns) / tokens if tokens else None

@@ -150,6 +150,8 @@ def _rule(field: Field, steps: Sequence[Step], names: Collection[str]) -> Rule:
         note = next((one for one in notes if not re.search(pattern, _WITHOUT.sub("", one))), "")
         _try_next(pattern, changes, is_pin=constant is None)
     places = dict.fromkeys(_place(steps[one.step][1], one.change.path) for one in field.sightings)
+    texts = filter(_strength, _LITERAL.findall(f"{anchor.before}\0{anchor.after}"))
+    found = max(texts, key=len, default="")
     return Rule(
         name=_name(field, anchor, names),
         where=tuple(places) if len(places) > 1 else next(iter(places)),
@@ -158,7 +160,7 @@ def _rule(field: Field, steps: Sequence[Step], names: Collection[str]) -> Rule:
         why=f"{field.kind.value} {_PINNED if constant is None else 'made constant'}",
         pin=constant is None,
         note=note if constant is None else None,
-        literals=_literals(anchor),
+        literals=((found,) if len(found.strip()) >= 3 else ()),
     )
 
 
@@ -267,12 +269,6 @@ def _regex(anchor: str) -> str:
 
 def _escaped(anchor: str) -> str:
     return re.sub(r"\\([ #&~-])", r"\1", re.escape(anchor))  # no meaning outside brackets
-
-
-def _literals(anchor: _Anchor) -> tuple[str, ...]:
-    texts = filter(_strength, _LITERAL.findall(f"{anchor.before}\0{anchor.after}"))
-    found = max(texts, key=len, default="")
-    return (found,) if len(found.strip()) >= 3 else ()
 
 
 def _place(request: Request, pointer: str) -> str:

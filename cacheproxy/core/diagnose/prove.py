@@ -30,7 +30,6 @@ from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import is_for, normalize
 from cacheproxy.core.rules.rule import Rule
 
-_MARK = "\N{SYMBOL FOR NULL}"
 _UNCLEAN = "the rule is not idempotent, or changes more than it names"
 
 
@@ -38,7 +37,7 @@ def objection(
     rule: Rule, field: Field, steps: Sequence[Step], requests: Iterable[Request]
 ) -> str | None:
     """Return the reason against ``rule`` for ``field``, which quotes no request; None if proven."""
-    spy = Rule(rule.name, rule.where, rule.pattern, _MARK)
+    spy = Rule(rule.name, rule.where, rule.pattern, "\N{SYMBOL FOR NULL}")
     for request in requests:
         if not is_for(rule, request):
             continue

@@ -89,7 +89,8 @@ def fields(
 def key_of(change: Change) -> Key:
     """Return the key of the field that ``change`` belongs to."""
     kind = change.kind.value
-    label = label_of(change)
+    found = _LABEL.search(change.before[-_REACH:])
+    label = masked(found[0])[-_LABEL_LENGTH:] if found else ""
     heading = git_heading(change)
     if heading is not None:
         kind, label = ChangeKind.GIT.value, masked(heading)[-_LABEL_LENGTH:]
@@ -102,12 +103,6 @@ def key_of(change: Change) -> Key:
     elif change.kind in _WITHOUT_LABEL:
         label = ""
     return general(change.path), kind, label, f"{change.part.value} {change.source}"
-
-
-def label_of(change: Change) -> str:
-    """Return the words right before the change on its line, numbers masked."""
-    found = _LABEL.search(change.before[-_REACH:])
-    return masked(found[0])[-_LABEL_LENGTH:] if found else ""
 
 
 def git_heading(change: Change) -> str | None:

@@ -12,7 +12,6 @@ from cacheproxy.core.document.edits import Edit
 _Json = dict[str, Any]
 REASONING = ("reasoning_content", "reasoning")
 """Members with an assistant's reasoning: of llama.cpp, SGLang and DeepSeek; of vLLM."""
-_BLOCKS = ("thinking", "redacted_thinking")
 _SIGNED = 64
 """Characters of a vendor's signature at least: local servers leave it empty, or put a count."""
 
@@ -36,5 +35,5 @@ def has_reasoning(message: _Json, *, signed: bool = True) -> bool:
     return any(
         signed or (block.get("type") == "thinking" and not is_signed(block))
         for block in blocks_of(message.get("content"))
-        if isinstance(block, dict) and block.get("type") in _BLOCKS
+        if isinstance(block, dict) and block.get("type") in ("thinking", "redacted_thinking")
     )

@@ -40,7 +40,19 @@ def hunks(was: str, now: str) -> list[Hunk]:
     start = was.rfind("\n", 0, head) + 1
     until = _line_end(was, len(was) - tail) - len(was)
     ends = (len(was) + until, len(now) + until)
-    return _merged(list(_by_lines(was, now, (start, ends[0]), (start, ends[1]))), was, now)
+    result: list[Hunk] = []
+    for hunk in list(_by_lines(was, now, (start, ends[0]), (start, ends[1]))):
+        if hunk.kind not in TEXT_KINDS:
+            result.append(hunk)
+            continue
+        (at, end), (by, stop) = hunk.was, hunk.now
+        last = result[-1] if result else None
+        if last and last.kind in TEXT_KINDS and (last.was[1], last.now[1]) == (at, by):
+            result.pop()
+            at, by = last.was[0], last.now[0]
+        kind = ChangeKind.REMOVED if by == stop else ChangeKind.TEXT
+        result.append(Hunk(ChangeKind.ADDED if at == end else kind, (at, end), (by, stop)))
+    return [hunk for hunk in result if was[slice(*hunk.was)] != now[slice(*hunk.now)]]
 
 
 def alike(one: str, other: str) -> bool:
@@ -197,20 +209,3 @@ def _next_equal(was: str, now: str) -> tuple[int, int]:
         if i + j and (is_end or sum(map(len, ours[i : i + size])) >= 4):
             return len("".join(ours[:i])), len("".join(theirs[:j]))
     return len(was), len(now)
-
-
-def _merged(found: list[Hunk], was: str, now: str) -> list[Hunk]:
-    """Return ``found`` with adjacent texts without shape joined, as added, removed or changed."""
-    result: list[Hunk] = []
-    for hunk in found:
-        if hunk.kind not in TEXT_KINDS:
-            result.append(hunk)
-            continue
-        (at, end), (by, stop) = hunk.was, hunk.now
-        last = result[-1] if result else None
-        if last and last.kind in TEXT_KINDS and (last.was[1], last.now[1]) == (at, by):
-            result.pop()
-            at, by = last.was[0], last.now[0]
-        kind = ChangeKind.REMOVED if by == stop else ChangeKind.TEXT
-        result.append(Hunk(ChangeKind.ADDED if at == end else kind, (at, end), (by, stop)))
-    return [hunk for hunk in result if was[slice(*hunk.was)] != now[slice(*hunk.now)]]

@@ -34,7 +34,6 @@ _BRACES = re.compile(_SYNTAX, re.DOTALL)
 _BRACES_VERBOSE = re.compile(rf"{_SYNTAX}|#[^\n]*", re.DOTALL)
 _IN_SET = re.compile(r"\\.|\[", re.DOTALL)
 _parser: Any = vars(re)["_parser"]
-_REPEATS = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
 _LARGEST = 100_000
 """Parts of a pattern at most, which take 30 MB: ``regex`` copies a part for each repetition that is
 required."""
@@ -169,7 +168,7 @@ def _size(part: Any) -> int:
         return sum(map(_size, part))
     if not isinstance(part, tuple):
         return 0
-    if str(part[0]) in _REPEATS:
+    if str(part[0]) in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
         least, _, inner = part[1]
         return max(1, int(least)) * _size(inner)
     return 1 + sum(map(_size, part[1:]))

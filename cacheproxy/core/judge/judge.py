@@ -102,7 +102,14 @@ def judge(turn: Evidence) -> Verdict:
         if usage.prompt is None and not turn.is_whole:  # it was left: who knows what it cost
             return verdict
         verdict = replace(verdict, lost=TokenCount(max(0, had - could.tokens), "estimated"))
-        return _unmeasured(verdict, turn, parted, change, bearable)
+        if turn.profile.reuses is False:
+            lost = TokenCount(turn.had, "estimated")
+            found = replace(verdict, judgement=Judgement.BREAK, reason=Reason.NOT_CACHED, lost=lost)
+            return replace(found, basis=Basis.TOLD)
+        if verdict.lost is None or verdict.lost.tokens <= bearable:
+            return verdict
+        where = _where(turn, parted) if change in _TEXTUAL else None
+        return replace(verdict, reason=change, where=where)
     lost = _lost(had, usage.reused, usage.prompt, parted)
     if lost.tokens <= bearable:
         return Verdict(Judgement.OK, None, None, could, lost, None, without, saved)
@@ -176,20 +183,6 @@ def _lost(had: int, reused: int, prompt: int | None, parted: Parted) -> TokenCou
     if gone <= few:
         return TokenCount(lost, "measured")
     return TokenCount(max(0, min(lost, had - reused - gone)), "estimated")
-
-
-def _unmeasured(
-    verdict: Verdict, turn: Evidence, parted: Parted, change: Reason | None, bearable: float
-) -> Verdict:
-    """Return the verdict without counts: it names the change, but no cost."""
-    if turn.profile.reuses is False:
-        lost = TokenCount(turn.had, "estimated")
-        found = replace(verdict, judgement=Judgement.BREAK, reason=Reason.NOT_CACHED, lost=lost)
-        return replace(found, basis=Basis.TOLD)
-    if verdict.lost is None or verdict.lost.tokens <= bearable:
-        return verdict
-    where = _where(turn, parted) if change in _TEXTUAL else None
-    return replace(verdict, reason=change, where=where)
 
 
 def _where(turn: Evidence, parted: Parted) -> Break:

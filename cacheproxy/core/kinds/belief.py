@@ -20,7 +20,6 @@ from cacheproxy.core.kinds.status import Identity, Look, UpstreamState, identity
 
 _MOST = 64
 """Beliefs of one subject, and models, at most: a client may name any number of models."""
-_BY_TRAFFIC = "its answers"
 _MOST_FACTS = 1024
 """Facts at most that refusals taught one adaptation about a model: digests of tools or messages."""
 Key = tuple[Dialect | None, str]
@@ -266,7 +265,7 @@ class Beliefs:
         if reporting is not profile.reporting:
             found["reporting"] = reporting
         if found:
-            found["told_by"] = ", ".join(filter(None, (profile.told_by, _BY_TRAFFIC)))
+            found["told_by"] = ", ".join(filter(None, (profile.told_by, "its answers")))
         if self.find(MOVES):
             found["counter_moves"] = True
         return replace(profile, **found) if found else profile

@@ -13,8 +13,6 @@ _FORMATS = (
 )
 """Formats in which gpt-oss, Llama 3.2, SmolLM3, Granite and others write a day."""
 _TIME = re.compile(r"(?<![\d:.])[0-2]?\d:([0-5]\d)(?![\d.])")
-_MINUTES = 2
-"""Minutes that the server's clock may differ from ours."""
 _ASKED = re.compile(r"strftime_now\(\s*(['\"])(.{1,80}?)\1\s*\)")
 _LEADING_ZERO = re.compile(r"\b0(?=\d)")
 _MOST_FORMATS = 8
@@ -33,7 +31,7 @@ def clock_in(text: str, now: datetime, formats: Sequence[str] = ()) -> str:
         if is_asked:
             return TIME
         apart = abs(int(found[1]) - now.minute) % 15
-        if min(apart, 15 - apart) <= _MINUTES:
+        if min(apart, 15 - apart) <= 2:  # minutes that the server's clock may differ from ours
             return TIME
     return DATE if any(day in text for day in _days(now.date(), formats)) else ""
 

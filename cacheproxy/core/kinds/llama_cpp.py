@@ -98,7 +98,13 @@ def _look(look: Look, answers: Answers) -> Look:
         tasks=max((slot.task for slot in slots if slot.task is not None), default=None),
         file=props["model_path"] if isinstance(props.get("model_path"), str) else look.file,
         formats=clock_formats(props.get("chat_template")),
-        has_cleared=_has_cleared(answers.pages.get(SLOTS)),
+        has_cleared=any(
+            slot.get("is_processing") is False
+            and type(slot.get("id_task")) is int
+            and slot["id_task"] >= 0
+            and slot.get("n_prompt_tokens") == 0
+            for slot in _slots_in(answers.pages.get(SLOTS))
+        ),
     )
 
 
@@ -127,17 +133,6 @@ def _slot(slot: Mapping[str, Any]) -> Slot:
         min(used, context),
         busy,
         task if type(task) is int and task >= 0 else None,
-    )
-
-
-def _has_cleared(page: Any) -> bool:
-    """Whether an idle slot that had a task holds nothing."""
-    return any(
-        slot.get("is_processing") is False
-        and type(slot.get("id_task")) is int
-        and slot["id_task"] >= 0
-        and slot.get("n_prompt_tokens") == 0
-        for slot in _slots_in(page)
     )
 
 

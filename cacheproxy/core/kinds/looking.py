@@ -135,6 +135,8 @@ def look_of(url: str, wall: float, moment: float, answers: Answers) -> Look:
     state = UpstreamState.LOADING if loading else UpstreamState.UP
     if kind is UNKNOWN_SERVER and answers.is_web:
         state = UpstreamState.STRANGE
+    meta = model.get("meta")
+    found = [number(meta.get(name)) for name in _MEASURES] if isinstance(meta, dict) else []
     look = Look(
         url=url,
         wall=wall,
@@ -145,7 +147,7 @@ def look_of(url: str, wall: float, moment: float, answers: Answers) -> Look:
         server=server,
         served=served or (sample.model if sample is not None else None),
         file=model.get("root") if isinstance(model.get("root"), str) else None,
-        measures=_measures(model.get("meta")),
+        measures=(" ".join(map(str, found)) if any(found) else None),
         start=sample.start if sample is not None else None,
     )
     # While the server's kind is not known, every kind reads its own pages.
@@ -156,12 +158,6 @@ def look_of(url: str, wall: float, moment: float, answers: Answers) -> Look:
 
 def _name(value: Any) -> str | None:
     return value[:120] if isinstance(value, str) and value and value.isprintable() else None
-
-
-def _measures(meta: Any) -> str | None:
-    """Return figures by which two models of one name differ, None if there are none."""
-    found = [number(meta.get(name)) for name in _MEASURES] if isinstance(meta, dict) else []
-    return " ".join(map(str, found)) if any(found) else None
 
 
 def profile_from_look(look: Look, before: Profile | None = None) -> Profile:

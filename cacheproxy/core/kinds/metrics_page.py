@@ -22,8 +22,6 @@ _START = "process_start_time_seconds"
 _LABEL = re.compile(r'\b(\w+)="((?:[^"\\]|\\.){0,400})"')
 _LONGEST_LABELS = 8192
 _MOST_ENGINES = 64
-_MOST_SERIES = 4096
-"""Series of a page at most: a server has some dozens, times its engines."""
 Line = tuple[str, str, str]
 """A series: its name, its labels and its value, as they are written."""
 
@@ -47,7 +45,7 @@ def sample_of(page: str) -> Sample | None:
     """Return the figures of ``page`` (Prometheus' text format); None if it is of no known kind."""
     wanted, counters = _wanted(all_kinds())
     lines: list[Line] = wanted.findall(page)
-    if len(lines) > _MOST_SERIES:
+    if len(lines) > 4096:  # series of a page at most: a server has some dozens, times its engines
         return None
     values, models = _series(lines)
     model = re.sub(r"\\(.)", r"\1", models.pop()) if len(models) == 1 else None

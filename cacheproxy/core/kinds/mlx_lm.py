@@ -11,11 +11,9 @@ from cacheproxy.core.kinds.kind import FlagAdvice, Recognition, Reuse, ServerKin
 from cacheproxy.core.kinds.profile import Reporting, Shares
 from cacheproxy.core.kinds.status import Answers
 
-_PYTHON = "BaseHTTP"
-
 
 def _is_at(answers: Answers) -> bool:
-    is_python = answers.software.startswith(_PYTHON)
+    is_python = answers.software.startswith("BaseHTTP")
     return is_python and set(answers.model) == {"id", "object", "created"}
 
 

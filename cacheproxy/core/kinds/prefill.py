@@ -15,7 +15,6 @@ from cacheproxy.core.document.reader import parsed
 
 _COMMENT = re.compile(rb": ?keepalive (\d{1,12})/(\d{1,12})")
 _PROGRESS = re.compile(rb',\s*"prompt_progress"\s*:\s*\{[^{}]*\}')
-_ENDS = (b"\n", b"\r")
 _FIELDS = (b":", b"event:", b"data:", b"id:", b"retry:")
 """First bytes of a line that may be a sign of life."""
 _EARLY = frozenset(
@@ -64,7 +63,7 @@ class PrefillReader:
     def feed(self, data: bytes) -> bytes:
         """Take the next bytes of the body, until the answer has begun; return the bytes to send."""
         lines = (self._line + data).splitlines(keepends=True)
-        rest = self._line = b"" if not lines or lines[-1].endswith(_ENDS) else lines.pop()
+        rest = self._line = b"" if not lines or lines[-1].endswith((b"\n", b"\r")) else lines.pop()
         down = []
         for number, line in enumerate(lines):
             if not self._is_sign(line.rstrip(b"\r\n")):
@@ -95,28 +94,25 @@ class PrefillReader:
             self._is_early = line[6:].strip().decode("latin-1") in _EARLY
             return self._is_early
         elif line.startswith(b"data:"):
-            return self._is_early_data(line[5:])
+            data = line[5:]
+            tells = b'"prompt_progress"' in data
+            if self._is_early and not tells:
+                return True
+            message = parsed(data)
+            if not isinstance(message, dict):
+                return False
+            told = message.get("prompt_progress") if tells else None
+            if isinstance(told, dict):
+                done, total = _count(told.get("processed")), _count(told.get("total"))
+                if done is not None and total is not None:
+                    cached = _count(told.get("cache")) or 0
+                    self._take(done - cached, total - cached)
+                return True
+            kind, choices = message.get("type"), message.get("choices")
+            if isinstance(kind, str) and kind in _EARLY:
+                return True
+            return isinstance(choices, list) and choices != [] and all(map(_is_empty, choices))
         return line.startswith(_FIELDS) or not line
-
-    def _is_early_data(self, data: bytes) -> bool:
-        """Whether ``data`` has no token yet; take the progress that it reports."""
-        tells = b'"prompt_progress"' in data
-        if self._is_early and not tells:
-            return True
-        message = parsed(data)
-        if not isinstance(message, dict):
-            return False
-        told = message.get("prompt_progress") if tells else None
-        if isinstance(told, dict):
-            done, total = _count(told.get("processed")), _count(told.get("total"))
-            if done is not None and total is not None:
-                cached = _count(told.get("cache")) or 0
-                self._take(done - cached, total - cached)
-            return True
-        kind, choices = message.get("type"), message.get("choices")
-        if isinstance(kind, str) and kind in _EARLY:
-            return True
-        return isinstance(choices, list) and choices != [] and all(map(_is_empty, choices))
 
     def _take(self, done: int, total: int) -> None:
         if 0 <= done <= total and total:

@@ -48,7 +48,18 @@ def hide(data: bytes, known: Collection[bytes] = ()) -> bytes:
         if _find(hidden, secret, 0) >= 0:
             hidden = hidden.replace(secret, _filler(len(secret)))
     for literal, shown, shape in _SHAPES:
-        hidden = _without(hidden, literal, shown, shape)
+        pieces: list[bytes] = []
+        done = 0
+        at = _find(hidden, literal, 0)
+        while at >= 0:
+            found = shape.match(hidden, at)
+            end = at + shown
+            if found is not None and is_odd(found[0][shown:]):
+                end = found.end()
+                pieces += (hidden[done : at + shown], _filler(end - at - shown))
+                done = end
+            at = _find(hidden, literal, end)
+        hidden = b"".join((*pieces, hidden[done:])) if pieces else hidden
     return hidden
 
 
@@ -63,22 +74,6 @@ def hide_text(text: str, known: Collection[bytes] = ()) -> str:
     data = text.encode("utf-8", "surrogatepass")
     hidden = hide(data, known)
     return text if hidden is data else hidden.decode("utf-8", "surrogatepass")
-
-
-def _without(data: bytes, literal: bytes, shown: int, shape: re.Pattern[bytes]) -> bytes:
-    """Return ``data`` without credentials of ``shape``; ``literal``, its start, is found faster."""
-    pieces: list[bytes] = []
-    done = 0
-    at = _find(data, literal, 0)
-    while at >= 0:
-        found = shape.match(data, at)
-        end = at + shown
-        if found is not None and is_odd(found[0][shown:]):
-            end = found.end()
-            pieces += (data[done : at + shown], _filler(end - at - shown))
-            done = end
-        at = _find(data, literal, end)
-    return b"".join((*pieces, data[done:])) if pieces else data
 
 
 def _find(data: bytes, wanted: bytes, start: int) -> int:

@@ -42,8 +42,6 @@ for Chat Completions would take its id from an event of ours."""
 _PRODUCT = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,19}")
 _NAME = re.compile(r"[a-z][a-z0-9._-]{0,19}")
 _PLAIN = re.compile(r"[A-Za-z0-9 #:;=,_'<>!/-]*")
-_MOST_AGENTS = 256
-"""User agents that are remembered, at most."""
 _LEAST = 8
 """Plain characters at the beginning of a line's pattern: they are found in a tenth of the time."""
 _LOOKED_AT = 512
@@ -235,7 +233,7 @@ class Clients(tuple[Client, ...]):  # noqa: SLOT001 (it remembers user agents)
         agent = spelled.decode("latin-1")
         speaking = () if _is_shared(agent) else (one.name for one in self if one.speaks(agent))
         found = next(iter(speaking), "")
-        if len(self._speakers) < _MOST_AGENTS:
+        if len(self._speakers) < 256:  # user agents that are remembered, at most
             self._speakers[spelled] = found
         return found
 

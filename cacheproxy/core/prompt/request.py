@@ -16,8 +16,6 @@ from cacheproxy.core.document.reader import NotUnderstoodError, TooMuchError
 from cacheproxy.core.document.words import Literals, Words
 
 _T = TypeVar("_T")
-_LOOKED_AT = 8
-"""Known bytes, at most, that take as long to read as a new byte."""
 _SHORT = 16 << 10
 """Bytes of a body, at most, that is searched as a whole: to find its new parts takes as long."""
 _OF_THE_BODY = frozenset({"document", "json", "literals", "opening", "_why", "_edited"})
@@ -155,7 +153,7 @@ class Request:
         that takes no longer is parsed here.
         """
         size, known = len(self.body), self.__dict__
-        if size // _LOOKED_AT > most:
+        if size // 8 > most:  # known bytes, at most, that take as long to read as a new byte
             return False
         if "document" not in known:
             if size <= _SHORT or self.memo is None:

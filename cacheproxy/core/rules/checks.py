@@ -37,7 +37,6 @@ LENGTHS = (100, 10_000, 250_000)
 each character or two are slow; on the last, also those whose time grows with the square."""
 _MOST_MATCHES = 1000
 """Matches to search for in one text at most: more take longer together, but not each."""
-_SPOILED = "\0"
 _ALTERNATIVES = 3
 _MANY = 10
 """Repetitions at most for a part of a pattern that cannot make it slow."""
@@ -222,7 +221,7 @@ def attacks(pattern: str | bytes, length: int) -> Iterator[str]:
                     if pump and shape not in seen:
                         seen.add(shape)
                         times = max(0, length - len(head) - len(end)) // len(pump)
-                        yield head + pump * times + _SPOILED + end
+                        yield head + pump * times + "\0" + end
 
 
 def _repeats(

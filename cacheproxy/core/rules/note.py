@@ -26,7 +26,6 @@ _LEAST = 8
 """Plain characters at the beginning of a note at least, by which it is found in a request."""
 _PLAIN = re.compile(r"[ !#-.0-\[\]-~]*")
 """Characters that JSON never escapes."""
-_INSTRUCTING = ("system", "developer", "user")
 _REFERENCE = re.compile(r"\\(?:g<(\w+)>|([1-9]\d?))")
 _RESULT = "tool_result"
 WHY = "told where the conversation goes on"
@@ -116,7 +115,7 @@ class Note:
 def begins(request: Request) -> bool:
     """Whether ``request`` begins a conversation: no message in it is the model's or a tool's."""
     _, items = messages_of(request)
-    return all(item.get("role") in _INSTRUCTING for item in items)
+    return all(item.get("role") in ("system", "developer", "user") for item in items)
 
 
 def again(request: Request, noted: Sequence[NotedMessage]) -> Iterator[Edit]:

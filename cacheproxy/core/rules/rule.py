@@ -98,7 +98,27 @@ class Rule:
         object.__setattr__(self, "_key", tuple(where))
         object.__setattr__(self, "_note", self._checked_note())
         object.__setattr__(self, "_group", VOLATILE if VOLATILE in pattern.groupindex else 0)
-        self._check_replacement()
+        if self.replacement is None:
+            if self.pin:
+                return
+            raise self._wrong(
+                "say what a match becomes: replacement = '…' (replacement = '' deletes it), or "
+                "pin = true"
+            )
+        if not isinstance(self.replacement, str):
+            raise self._wrong("bad replacement: not text")
+        if len(self.replacement) > MOST_REPLACEMENT:
+            raise self._wrong(f"bad replacement: more than {MOST_REPLACEMENT:,} characters")
+        try:
+            check_template(self.replacement, self.pattern)
+        except (re.error, IndexError) as error:
+            raise self._wrong(f"bad replacement: {on_one_line(error)}") from None
+        texts = (self.replacement, *self.literals)
+        search = self._pattern.within()
+        if not self.pin and not is_settled(partial(self._applied, search), self.pattern, texts):
+            raise self._wrong(
+                "bad replacement: the rule would find the replacement and change it again"
+            )
 
     def _wrong(self, what: str) -> RuleError:
         return RuleError(f"rule {self.name!r}: {what}")
@@ -252,34 +272,6 @@ class Rule:
         """Whether the rule's places include user text, where notes are put."""
         places = [*chain.from_iterable(self._places.values())]
         return any(any(match_all(body, places, str)) for body in WITH_USER_TEXT)
-
-    def _check_replacement(self) -> None:
-        """Raise RuleError for a replacement that is wrong in any request.
-
-        Such are references to groups that the pattern does not have, and a result that the rule
-        would match and change again (law 3).
-        """
-        if self.replacement is None:
-            if self.pin:
-                return
-            raise self._wrong(
-                "say what a match becomes: replacement = '…' (replacement = '' deletes it), or "
-                "pin = true"
-            )
-        if not isinstance(self.replacement, str):
-            raise self._wrong("bad replacement: not text")
-        if len(self.replacement) > MOST_REPLACEMENT:
-            raise self._wrong(f"bad replacement: more than {MOST_REPLACEMENT:,} characters")
-        try:
-            check_template(self.replacement, self.pattern)
-        except (re.error, IndexError) as error:
-            raise self._wrong(f"bad replacement: {on_one_line(error)}") from None
-        texts = (self.replacement, *self.literals)
-        search = self._pattern.within()
-        if not self.pin and not is_settled(partial(self._applied, search), self.pattern, texts):
-            raise self._wrong(
-                "bad replacement: the rule would find the replacement and change it again"
-            )
 
     def _applied(self, search: Search, text: str) -> str:
         """Return ``text`` after the rule."""
