@@ -178,7 +178,19 @@ def notify(title: str, text: str, platform: str = sys.platform) -> None:
     if platform == "win32":
         raise UnsentError("notifications are not supported on Windows")
     if platform == "darwin":
-        _by_command(title, text)
+        script = [word for line in _SCRIPT for word in ("-e", line)]
+        try:
+            done = subprocess.run(  # noqa: S603 - the texts are arguments, no shell reads them
+                ["osascript", *script, _NAME, title, text],  # noqa: S607 - where PATH has it
+                capture_output=True,
+                stdin=subprocess.DEVNULL,
+                timeout=_SECONDS,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise UnsentError(f"osascript: {error}") from None
+        if done.returncode:
+            raise UnsentError(f"osascript ended with {done.returncode}")
     else:
         _by_bus(title, text)
 
@@ -204,22 +216,6 @@ def _by_bus(title: str, text: str) -> None:
         raise UnsentError(f"D-Bus says {error.name}") from None
     except (OSError, RuntimeError, ValueError) as error:
         raise UnsentError(f"no D-Bus session: {error}") from None
-
-
-def _by_command(title: str, text: str) -> None:
-    script = [word for line in _SCRIPT for word in ("-e", line)]
-    try:
-        done = subprocess.run(  # noqa: S603 - the texts are arguments, no shell reads them
-            ["osascript", *script, _NAME, title, text],  # noqa: S607 - where PATH has it
-            capture_output=True,
-            stdin=subprocess.DEVNULL,
-            timeout=_SECONDS,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise UnsentError(f"osascript: {error}") from None
-    if done.returncode:
-        raise UnsentError(f"osascript ended with {done.returncode}")
 
 
 class Webhook:

@@ -112,22 +112,15 @@ class Listening(Service):
 
     async def _stop(self, port: IListeningPort) -> None:
         if isinstance(port, Port):
-            _close(port)
+            # The backlog is accepted, and the port closed in the same reactor turn: closing alone
+            # would reset connections, and ``stopListening`` closes it one turn later.
+            port.stopReading()
+            port.numberAccepts = _BACKLOG
+            port.doRead()
+            port.connectionLost(Failure(ConnectionDone()))
         else:
             await maybeDeferred(port.stopListening)
         self.broken_off = await self._draining.run(self.grace)
-
-
-def _close(port: Any) -> None:
-    """Accept the connections in the backlog, then stop listening in the same reactor turn.
-
-    Closing the port without accepting them would reset them. ``stopListening`` alone closes it one
-    turn later, when new connections wait.
-    """
-    port.stopReading()
-    port.numberAccepts = _BACKLOG
-    port.doRead()
-    port.connectionLost(Failure(ConnectionDone()))
 
 
 def private(endpoint: str) -> str:

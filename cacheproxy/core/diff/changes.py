@@ -165,7 +165,10 @@ def _texts(
     ]
     # A system text at the end of the prompt may grow.
     may_grow = not fixed or earlier.segments[-1].part is part
-    if _extends(ours, theirs, exactly=not may_grow):
+    one, other = (
+        "".join("\n<{}>\n{}".format(*unit.key) for unit in side) for side in (ours, theirs)
+    )
+    if other.startswith(one) if may_grow else other == one:
         return spelt
     result = [
         Change(ChangeKind.MOVED, part, ours[i].path, _source(ours[i]), ours[i].text, theirs[j].text)
@@ -190,13 +193,6 @@ def _was_replaced(before: list[AlignedMessage], aligned: Alignment) -> bool:
     chars = sum(len(before[i].text) for i in kept)
     total = sum(len(unit.text) for unit in before)
     return chars < _ALIKE * total and len(kept) < _ALIKE * len(before)
-
-
-def _extends(ours: list[AlignedMessage], theirs: list[AlignedMessage], *, exactly: bool) -> bool:
-    one, other = (
-        "".join("\n<{}>\n{}".format(*unit.key) for unit in side) for side in (ours, theirs)
-    )
-    return other == one if exactly else other.startswith(one)
 
 
 def _source(unit: AlignedMessage) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping
 from typing import Any, TypeVar
 
 from cacheproxy.core.document.compare import common_prefix
@@ -192,32 +192,25 @@ def text_of(answer: Any) -> str | None:
         return text
     pieces = answer.get("token_strs")
     if isinstance(pieces, list) and all(isinstance(piece, str) for piece in pieces):
-        return _joined(pieces)
+        text = "".join(pieces)
+        # The more frequent sign for a space decides the spelling: DeepSeek's special tokens, in
+        # byte-level BPE, have the other sign in their names.
+        in_bytes = text.count(_BYTE_SPACE) + text.count(_BYTE_LINE)
+        if text.count(_SPACE) > in_bytes:
+            return _BYTES_IN_HEX.sub(_of_hex, text.replace(_SPACE, " "))
+        if not in_bytes:
+            return text
+        spelled = bytearray()
+        for character in text:
+            byte = _BYTES.get(character)
+            spelled += character.encode("utf-8", "replace") if byte is None else bytes((byte,))
+        return spelled.decode("utf-8", "replace")
     return None
 
 
 def read(body: bytes, largest: int = _LARGEST) -> str | None:
     """Return the rendered text in an answer's ``body``, None if it has none or is too large."""
     return text_of(parsed(body)) if len(body) <= largest else None
-
-
-def _joined(pieces: Sequence[str]) -> str:
-    """Return the text of tokens in either of the two spellings.
-
-    The more frequent sign for a space decides: DeepSeek's special tokens, in byte-level BPE, have
-    the other sign in their names.
-    """
-    text = "".join(pieces)
-    in_bytes = text.count(_BYTE_SPACE) + text.count(_BYTE_LINE)
-    if text.count(_SPACE) > in_bytes:
-        return _BYTES_IN_HEX.sub(_of_hex, text.replace(_SPACE, " "))
-    if not in_bytes:
-        return text
-    spelled = bytearray()
-    for character in text:
-        byte = _BYTES.get(character)
-        spelled += character.encode("utf-8", "replace") if byte is None else bytes((byte,))
-    return spelled.decode("utf-8", "replace")
 
 
 def _of_hex(found: re.Match[str]) -> str:
