@@ -24,12 +24,12 @@ class Seat:
     running: int = 0  #: number of its requests that the server works on
     ended: float | None = None  #: when its last answer ended
     calls: bool | None = None  #: whether that answer calls tools, None if not known
-    pauses: dict[bool | None, deque[float]] = field(default_factory=dict)
-    """Seconds between its last answers and the next requests, by ``calls``."""
+    pauses: dict[bool, deque[float]] = field(default_factory=dict)
+    """Seconds between its last answers and the next requests: of those that call tools, or not."""
 
     def came(self, pause: float) -> None:
         """Take note of a request, ``pause`` seconds after the last answer."""
-        self.pauses.setdefault(self.calls, deque(maxlen=_PAUSES)).append(pause)
+        self.pauses.setdefault(bool(self.calls), deque(maxlen=_PAUSES)).append(pause)
 
     def is_due(self, now: float, most: float, least: int) -> bool:
         """Whether the next turn is about to come: tools were called, or by the last pauses.
@@ -37,7 +37,7 @@ class Seat:
         ``most``: seconds after the last answer at most. ``least``: number of pauses that a
         prediction needs, unless tools were called.
         """
-        pauses = self.pauses.get(self.calls, ())
+        pauses = self.pauses.get(bool(self.calls), ())
         if self.ended is None or (len(pauses) < least and not self.calls):
             return False
         usual = 2 * median(pauses) if pauses else _TOOLS
