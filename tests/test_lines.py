@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-MOST = {"cacheproxy": 53_200, "tests": 59_178}
+MOST = {"cacheproxy": 53_160, "tests": 56_100}
 """Lines of Python in these folders, with comments and empty lines. They sink; whoever needs more
 finds what has become needless first."""
 LONGEST = 350

@@ -126,7 +126,9 @@ def install(
         click.echo(f"wrote {path}")
     run_all(manager, manager.start, name, dry_run=dry_run)
     if not dry_run:
-        click.echo(f"{name} is started. See: {_again('status', name)}; {_again('logs', name)}")
+        click.echo(
+            f"{name} is started. See: {_command_line('status', name)}; {_command_line('logs', name)}"
+        )
         for hint in manager.hints:
             click.echo(hint)
 
@@ -156,7 +158,7 @@ def uninstall(*, name: str, manager: ServiceManager, dry_run: bool, force: bool)
 def status(*, name: str, manager: ServiceManager, dry_run: bool) -> None:
     """Say whether it runs, with the service manager's own words and exit code."""
     if not dry_run and not manager.path(name).exists():
-        fail(f"service {name} is not installed: {_again('install', name)}", _NOT_INSTALLED)
+        fail(f"service {name} is not installed: {_command_line('install', name)}", _NOT_INSTALLED)
     raise SystemExit(_run(manager.words(manager.status, name, _log(name)), dry_run=dry_run))
 
 
@@ -218,5 +220,6 @@ def run_all(manager: ServiceManager, commands: Sequence[str], name: str, *, dry_
             raise UnitError(f"{' '.join(words)} failed (exit code {code})")
 
 
-def _again(word: str, name: str) -> str:
+def _command_line(word: str, name: str) -> str:
+    """Return the command line of the subcommand ``word`` for the service ``name``."""
     return f"cacheproxy service {word}" + (f" --name {name}" if name != _DEFAULT_NAME else "")

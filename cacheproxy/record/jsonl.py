@@ -84,7 +84,7 @@ def from_fields(fields: Any, profile: Profile | None = None) -> Exchange:
     except ValueError:  # a key with a lone surrogate
         raise CapturedError("not a captured exchange: a key is not a text") from None
     received = Request(line.method, line.path, _headers(line.headers), _body(line, "body") or b"")
-    body = _sent(line, received.body)
+    body = _restored(line, received.body)
     sent = (
         None if body is None else replace(received, target=line.sent_path or line.path, body=body)
     )
@@ -240,7 +240,11 @@ def _convert(value: Any, kind: Any) -> Any:
         return None
 
 
-def _sent(line: Any, body: bytes) -> bytes | None:
+def _restored(line: Any, body: bytes) -> bytes | None:
+    """Return the body sent upstream, of which ``line`` has what differs from ``body``, as received.
+
+    None if none was recorded.
+    """
     if line.sent_as_received:
         return body
     middle = _body(line, "sent_middle")

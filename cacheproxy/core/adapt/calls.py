@@ -60,12 +60,12 @@ class _Kind(NamedTuple):
 
 def with_arguments(items: list[HistoryItem], dialect: Dialect) -> list[HistoryItem]:
     """Return ``items`` with arguments that are no JSON as a member of an object."""
-    return _arguments(items, dialect, is_unread=True)
+    return _with_object_arguments(items, dialect, is_unread=True)
 
 
 def with_objects(items: list[HistoryItem], dialect: Dialect) -> list[HistoryItem]:
     """Return ``items`` with arguments that are no object as a member of one."""
-    return _arguments(items, dialect, is_unread=False)
+    return _with_object_arguments(items, dialect, is_unread=False)
 
 
 def with_contents(items: list[HistoryItem], dialect: Dialect) -> list[HistoryItem]:
@@ -221,7 +221,13 @@ def _edits(
         yield Edit(f"/{root}/{next(following, '-')}", item.value, why, adds=True)
 
 
-def _arguments(items: list[HistoryItem], dialect: Dialect, *, is_unread: bool) -> list[HistoryItem]:
+def _with_object_arguments(
+    items: list[HistoryItem], dialect: Dialect, *, is_unread: bool
+) -> list[HistoryItem]:
+    """Return ``items`` with the arguments of each call as a JSON object.
+
+    ``is_unread``: only arguments that are no JSON are replaced.
+    """
     found = []
     for item in items:
         value = item.value
