@@ -126,9 +126,8 @@ def install(
         click.echo(f"wrote {path}")
     run_all(manager, manager.start, name, dry_run=dry_run)
     if not dry_run:
-        click.echo(
-            f"{name} is started. See: {_command_line('status', name)}; {_command_line('logs', name)}"
-        )
+        first, second = (_command_line(word, name) for word in ("status", "logs"))
+        click.echo(f"{name} is started. See: {first}; {second}")
         for hint in manager.hints:
             click.echo(hint)
 
