@@ -1,5 +1,8 @@
 """The request channel: whole, byte by byte, answered at once or late, all give the same."""
 
+import re
+from pathlib import Path
+
 import atheris
 
 with atheris.instrument_imports(
@@ -9,11 +12,22 @@ with atheris.instrument_imports(
 
 from cacheproxy.proxy.downstream.limits import Limits
 from fuzz.starting import start
-from tests.proxy.downstream.test_channel_split import REFUSED, REFUSED_WITH
-from tests.proxy.test_malformed import RELAYED
+from tests.proxy import test_malformed
+from tests.proxy.downstream import test_channel_split
 
 ROOMY = Limits()
 TIGHT = Limits(body=64, head=200, target=40, headers=6)
+ASKED = re.compile(r"^>>> (?:refused|relayed)\((.*)\)$", re.MULTILINE)
+"""The requests of the tests' transcripts."""
+
+
+def recorded() -> list[bytes]:
+    """Return the requests that begin a search."""
+    names = vars(test_channel_split) | vars(test_malformed)
+    proxy = Path(test_malformed.__file__).parent
+    files = proxy / "downstream" / "refused.txt", proxy / "malformed.txt"
+    found = [each for file in files for each in ASKED.findall(file.read_text("utf-8"))]
+    return [eval(each, names) for each in found]  # noqa: S307 - our own files
 
 
 def one(data: bytes) -> None:
@@ -29,5 +43,4 @@ def one(data: bytes) -> None:
 
 
 if __name__ == "__main__":
-    cases = [*REFUSED.values(), *(data for _, data in REFUSED_WITH.values()), *RELAYED.values()]
-    start(one, [kind + data for data in cases for kind in (b"\0", b"\xff")])
+    start(one, [kind + data for data in recorded() for kind in (b"\0", b"\xff")])
