@@ -241,7 +241,7 @@ def _convert(value: Any, kind: Any) -> Any:
 
 
 def _restored(line: Any, body: bytes) -> bytes | None:
-    """Return the body sent upstream, of which ``line`` has what differs from ``body``, as received.
+    """Return the body sent upstream, from the received ``body`` and the difference in ``line``.
 
     None if none was recorded.
     """

@@ -35,6 +35,11 @@ class Ask:
     beside: Shares | None = None
     """The sharing that a reuse of its head proves, as it was sent beside requests with the head."""
 
+    @property
+    def key(self) -> tuple[Hashable, int]:
+        """The conversation and its lane: what has a place, or a copy of a head, at the server."""
+        return self.conversation, self.lane
+
     def is_kin(self, other: Ask) -> bool:
         """Whether both have one conversation, or one works for the other's, and may wait for it."""
         mine, theirs = self.conversation, other.conversation

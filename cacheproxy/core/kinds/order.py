@@ -2,9 +2,9 @@
 
 There are two reasons to wait. A *head* (the part of a prompt before its first message) that is
 being read for another request is read only once, if the server shares it among running requests;
-if its copies serve one request at a time, the next waits for that answer's end. A *place*, if there
-are too few, stays with its conversation while that is about to go on. Each wait ends with its
-reason, at the latest after ``most`` seconds. Pure: time is an argument.
+if each of its copies serves one request at a time, a copy stays with its conversation until that is
+over. A *place*, if there are too few, stays with its conversation while that is about to go on.
+Each wait ends with its reason, at the latest after ``most`` seconds. Pure: time is an argument.
 
 No request waits for another owner's: one person's requests have no effect on another's.
 """
@@ -104,7 +104,7 @@ class Order:
 
         None: that is not known.
         """
-        seat = self._known.get((ask.conversation, ask.lane))
+        seat = self._known.get(ask.key)
         if seat is not None and seat.running:
             seat.running, seat.ended, seat.calls = seat.running - 1, now, calls
 
@@ -152,11 +152,12 @@ class Order:
         is read on top of it, and the conversation has to read all of its own anew. It is waited for
         if that is sooner than to read the head. A conversation of unknown length is expected to
         go on for three times what the longest has taken; the rest of a prefill is no loss, since
-        ``ask``'s own would come after it. Who reads a head of its own goes while no copy is idle.
+        ``ask``'s own would come after it. A request that is to read a head of its own is sent while
+        no copy is idle: the server would put it on top of an idle one.
         """
         assert ask.head_seconds is not None
         head = self._head_of(ask, same, now)
-        own = self._known.get((ask.conversation, ask.lane))
+        own = self._known.get(ask.key)
         if not head.copies or head.copy_of(own) or head.free(ask, now, self._most):
             return []
         usual = median(head.times) if head.times else 0.0
@@ -179,7 +180,7 @@ class Order:
         for copy in head.copies:
             copy.is_running = False
         for one in same:
-            seat = self._known.get((one.ask.conversation, one.ask.lane))
+            seat = self._known.get(one.ask.key)
             found = head.copy_of(seat)
             if found is None:  # it was sent while nobody waited
                 found = Copy(seat or self._seat_of(one.ask, Terms()))
@@ -191,7 +192,7 @@ class Order:
 
     def _sitters(self, ask: Ask, places: int, room: float, now: float) -> list[Ask]:
         """Return the requests whose places ``ask`` would take away, none if it has or gets one."""
-        if self._known.get((ask.conversation, ask.lane)) in self._seated:
+        if self._known.get(ask.key) in self._seated:
             return []
         kept = [seat.ask for seat in self._seated if self._keeps(seat, ask, now)]
         return kept if _is_full(kept, ask, places, room) else []
@@ -212,7 +213,7 @@ class Order:
 
         Where places are few, it gets its own, a free one, or the one that was idle the longest.
         """
-        key, seated = (ask.conversation, ask.lane), self._seated
+        key, seated = ask.key, self._seated
         seat = self._known.pop(key, None)
         ask.was_taken = terms.places is not None and seat is not None and seat not in seated
         self._known[key] = seat = Seat(ask) if seat is None else seat

@@ -71,7 +71,7 @@ class Head:
     def free(self, ask: Ask, now: float, most: float) -> Copy | None:
         """Return a copy for ``ask`` whose conversation is over, None if each may go on.
 
-        One that waits for its own subagent is over for that. ``most``: see Seat.
+        A conversation counts as over where ``ask`` is its own subagent's. ``most``: see Seat.
         """
         for one in self.copies:
             seat = one.seat
@@ -82,7 +82,7 @@ class Head:
     def take(self, seat: Seat, now: float, most: float) -> bool:
         """Give a copy to ``seat``: its own, a free one, an idle one; return False if it reads one.
 
-        The server itself takes an idle one.
+        An idle copy is given, too, as the server puts a request with that head there by itself.
         """
         if (own := self.copy_of(seat)) is not None:
             own.is_running = True

@@ -46,7 +46,7 @@ _AT_FIRST = 500.0
 it: the first crowd comes before any answer. It is low, since waiting while another prompt is being
 read costs nothing."""
 _MANY = 8
-"""Requests under way up to which a server is learnt from that nobody waits for as yet."""
+"""Requests under way at most beside which a request is examined only to learn from its reuse."""
 _MOST_OF, _NEXT_TO_NOTHING = 0.5, 0.1
 """Shares of a head: reuse of at least the first proves sharing; of at most the second, none."""
 
