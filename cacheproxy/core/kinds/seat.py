@@ -13,7 +13,8 @@ _PAUSES, _TIMES = 5, 5
 _TOOLS = 5.0
 """Seconds for which the results of tools are expected, before a pause of that kind is known."""
 _SOON = 1.0
-"""Seconds at least for which a conversation's next turn is expected, even after short pauses."""
+"""Seconds at least for which a conversation's next turn is expected, even after short pauses;
+fewer where it takes less to read what is at stake."""
 
 
 @dataclass(eq=False, slots=True)
@@ -31,17 +32,17 @@ class Seat:
         """Take note of a request, ``pause`` seconds after the last answer."""
         self.pauses.setdefault(bool(self.calls), deque(maxlen=_PAUSES)).append(pause)
 
-    def is_due(self, now: float, most: float, least: int) -> bool:
+    def is_due(self, now: float, most: float, least: int, worth: float | None = None) -> bool:
         """Whether the next turn is about to come: tools were called, or by the last pauses.
 
         ``most``: seconds after the last answer at most. ``least``: number of pauses that a
-        prediction needs, unless tools were called.
+        prediction needs, unless tools were called. ``worth``: seconds that waiting for it saves.
         """
         pauses = self.pauses.get(bool(self.calls), ())
         if self.ended is None or (len(pauses) < least and not self.calls):
             return False
         usual = 2 * median(pauses) if pauses else _TOOLS
-        return now - self.ended < min(most, max(_SOON, usual))
+        return now - self.ended < min(most, max(min(_SOON, worth or _SOON), usual))
 
 
 @dataclass(eq=False, slots=True)
@@ -74,8 +75,9 @@ class Head:
         A conversation counts as over where ``ask`` is its own subagent's. ``most``: see Seat.
         """
         for one in self.copies:
-            seat = one.seat
-            if not one.is_running and (ask.is_kin(seat.ask) or not seat.is_due(now, most, 1)):
+            if not one.is_running and (
+                ask.is_kin(one.seat.ask) or not one.seat.is_due(now, most, 1, ask.head_seconds)
+            ):
                 return one
         return None
 

@@ -280,8 +280,9 @@ class Admission:
             begun = None if relay is None else relay.first_byte
             if begun is not None:
                 left = 0.0
-                if ask.tokens and not is_whole and (took := one.seconds_sent + begun - now) > 0:
-                    self._shown = ask.tokens / took
+                took = one.seconds_sent + begun - now
+                if ask.head_seconds and not (ask.has_copy or is_whole) and took > 0:
+                    self._shown = ask.tokens / took  # all of it was read
             elif progress is not None and reads:
                 left = (progress.total - progress.done) / reads
             elif left is not None:
