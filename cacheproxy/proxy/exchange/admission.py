@@ -139,13 +139,14 @@ class Admission:
         ask, usage, turn = delivery.ask, delivery.record.usage, delivery.turn
         if ask is None or usage.reused is None or not usage.prompt:
             return
-        if kind_of(self._profiling.profile).reuse.moves_heads:
+        reuse = kind_of(self._profiling.profile).reuse
+        if reuse.moves_heads:
             was_there = usage.reused >= _MOST_OF * ask.share * usage.prompt
             self._order.answered(ask, was_there=was_there)
         before = None if turn is None or turn.lane is None else turn.lane.before
         if ask.was_taken and before is not None and before.tokens:
             self.beliefs.saw(TAKEN, usage.reused < _MOST_OF * before.tokens)
-        if ask.beside is None:
+        if ask.beside is None or reuse.similarity:  # what slots share is known
             return
         head, known = ask.share * usage.prompt, self._sharing
         if usage.reused >= _MOST_OF * head:

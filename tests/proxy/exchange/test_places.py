@@ -148,3 +148,16 @@ def test_who_waits_for_a_place_goes_at_the_latest_when_its_time_is_over(start):
     server.gate.set()
     assert first.answer().end == second.answer().end == "whole"
     assert "waited 1." in proxy.wait_for("/bob", mark)
+
+
+def test_what_slots_share_is_not_learned(start):
+    """It is known, whatever a request reused that was sent beside one with the same head."""
+    proxy = start(Places(SHORT, answers=1.5), "--crowd-wait", "1")
+    assert asks(proxy.address, "one", head="Another head. " * 600).answer().end == "whole"
+    first = asks(proxy.address, "two")
+    eventually(lambda: running(proxy))
+    second = asks(proxy.address, "three")
+    assert {first.answer().end, second.answer().end} == {"whole"}
+    proxy.wait_for("client/three")
+    assert "waited 1.0s for client/two" in proxy.output
+    assert "serves other requests" not in proxy.output
