@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Collection, Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain
 from operator import itemgetter
 from typing import Any
@@ -15,13 +15,11 @@ from twisted.logger import Logger
 
 from cacheproxy import hookimpl, quick
 from cacheproxy.core.conversation.speeds import PrefillCost
-from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.kinds.prefill import Progress
 from cacheproxy.core.kinds.status import Look
 from cacheproxy.core.privacy.credentials import hide_text
 from cacheproxy.core.privacy.redact import carried, is_plain, redact_target
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.rules.fold import RuleReport
 from cacheproxy.record.exchange import Exchange
 
 _MOST = 200
@@ -46,8 +44,7 @@ class Recent:
     """
 
     def __init__(self, most: int = _MOST) -> None:
-        self._most = most
-        self._rows: dict[tuple[bool, bool], deque[tuple[int, Exchange]]] = {}
+        self._rows = defaultdict[Any, deque[tuple[int, Exchange]]](partial(deque, maxlen=most))
         self._came = 0
 
     @hookimpl
@@ -62,8 +59,7 @@ class Recent:
             is_turn = exchange.turn > 0
             kind = is_turn, not is_turn and exchange.session is not None and exchange.went_wrong
             self._came += 1
-            kept = self._rows.setdefault(kind, deque(maxlen=self._most))
-            kept.append((self._came, _bare(exchange)))
+            self._rows[kind].append((self._came, _bare(exchange)))
 
     def __iter__(self) -> Iterator[Exchange]:
         """Yield the remembered exchanges, the oldest first."""
@@ -84,37 +80,32 @@ class Recent:
 
 
 def _bare(exchange: Exchange) -> Exchange:
-    received, verdict = exchange.received, exchange.verdict
-    path, known, plain = received.path, frozenset[bytes](), is_plain(received.path)
-    if (verdict is not None and verdict.where is not None) or not plain:
+    received, verdict, place = exchange.received, exchange.verdict, exchange.place
+    where = None if verdict is None else verdict.where
+    bare = _plain(received.method, received.path)
+    if bare is None or where is not None:
         known = carried(received.headers, received.target)
-    bare = _request(received.method, path if plain else redact_target(path, known))
-    if verdict is not None and verdict.where is not None:
-        where = verdict.where
-        was, now = hide_text(where.was, known), hide_text(where.now, known)
-        verdict = structs.replace(verdict, where=structs.replace(where, was=was, now=now))
-    place, reports = exchange.place, exchange.reports
+        bare = bare or Request(received.method, redact_target(received.path, known))
+        if verdict is not None and where is not None:
+            was, now = hide_text(where.was, known), hide_text(where.now, known)
+            verdict = structs.replace(verdict, where=structs.replace(where, was=was, now=now))
     return exchange.with_fields(
         received=bare,
         sent=None if exchange.sent is None else bare,
         model=None,  # a model's name may be as long, too
         response_headers=(),
         response_body=None,
-        reports=tuple(map(_without_values, reports)) if reports else (),
+        edits=exchange.edits,
+        reports=(),  # their values may be as long as a body
         verdict=verdict,
         place=place if place is None or place.pair is None else place._replace(pair=None),
     )
 
 
 @lru_cache(64)
-def _request(method: str, path: str) -> Request:
-    return Request(method, path)
-
-
-def _without_values(report: RuleReport) -> RuleReport:
-    """Return ``report`` without the values of its edits, which may be as long as a body."""
-    edits = tuple([Edit(it.path, "", it.why, it.span) for it in report.edits])
-    return RuleReport(report.rule, edits, report.error)
+def _plain(method: str, path: str) -> Request | None:
+    """Return the request of a path that no credential can be in, None for any other."""
+    return Request(method, path) if is_plain(path) else None
 
 
 class _Reading:

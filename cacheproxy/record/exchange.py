@@ -136,6 +136,11 @@ class Exchange:
         return request_label(self.received, self.session, self.turn)
 
     @Once
+    def edits(self) -> tuple[tuple[str, int, str], ...]:
+        """Of each rule that made edits: its name, their number, and why it made the first."""
+        return tuple([(it.rule, len(it.edits), it.edits[0].why) for it in self.reports if it.edits])
+
+    @Once
     def model(self) -> str | None:
         """The model that the request names, if its body has been parsed or is small."""
         model = body_of(self.sent or self.received).get("model")

@@ -64,7 +64,7 @@ def _model(exchange: Exchange) -> str | None:
 
 
 def _rules(exchange: Exchange) -> tuple[str, ...] | None:
-    return tuple([_text(one.rule, ()) for one in exchange.reports if one.edits]) or None
+    return tuple([_text(rule, ()) for rule, _, _ in exchange.edits]) or None
 
 
 def _figure(keys: tuple[str, ...], kind: type[int | float]) -> Callable[[Exchange], Any]:
@@ -134,10 +134,7 @@ MODEL = (
     RecordColumn("gen_ai.response.time_to_first_chunk", _first_chunk, "s"),
     RecordColumn("gen_ai.conversation.id", lambda each: each.session and each.session.id),
 )
-ENDED = (
-    RecordColumn("http.response.status_code", "status"),
-    RecordColumn("error.type", _error),
-)
+ENDED = (RecordColumn("http.response.status_code", "status"), RecordColumn("error.type", _error))
 _ours, _ended = row_of(OURS), row_of(ENDED)
 _generated = row_of(MODEL)
 

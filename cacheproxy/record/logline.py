@@ -76,9 +76,9 @@ def _clock(second: int) -> str:
 
 def verdict(exchange: Exchange) -> str:
     """Return the judgement in one word, ``side``, ``-`` if unknown, or how the exchange failed."""
-    if exchange.left_waiting and not exchange.error:
-        return f"{Outcome.CLIENT_LEFT.upper()} {exchange.waited}"
-    if exchange.outcome not in (None, *WHOLE):
+    if exchange.outcome is not None and exchange.outcome not in WHOLE:
+        if exchange.left_waiting and not exchange.error:
+            return f"{Outcome.CLIENT_LEFT.upper()} {exchange.waited}"
         return f"{exchange.outcome.upper()}{': ' + exchange.error if exchange.error else ''}"
     if exchange.verdict is None:
         return Judgement.UNKNOWN
@@ -144,7 +144,7 @@ def _turn(exchange: Exchange) -> str:
         said += "  EMPTY: the answer says nothing"
     if exchange.server:
         said += f"  at {exchange.server}"
-    edits = _edits(exchange) if exchange.reports else ""
+    edits = _edits(exchange) if exchange.edits else ""
     return f"{said}  ({edits})" if edits else said
 
 
@@ -153,18 +153,22 @@ def _edits(exchange: Exchange, *, placed: bool = True) -> str:
 
     An edit is counted for each place that a rule changed. ``placed``: whether to name the former.
     """
-    count, said = 0, []
-    for report in exchange.reports:
-        edits = report.edits
-        if report.rule == NAME:
-            count += count_of(edits)
-        elif edits and report.rule != PROGRESS:  # PROGRESS edits each request, but no prompt
-            said.append(f"{len(edits)} edit{'' if len(edits) == 1 else 's'} by rule {report.rule}")
-    edited = ", ".join(said)
-    if not (count and placed):
+    edited = _rules(exchange.edits)
+    late = [count_of(each.edits) for each in exchange.reports if each.rule == NAME]
+    if not (count := sum(late)) or not placed:
         return edited
-    late = f"placed {count} late system message{'' if count == 1 else 's'}"
-    return f"{late}; {edited}" if edited else late
+    said = f"placed {count} late system message{'' if count == 1 else 's'}"
+    return f"{said}; {edited}" if edited else said
+
+
+@lru_cache(8)
+def _rules(edits: tuple[tuple[str, int, str], ...]) -> str:
+    """Return the words for the rules' edits: those of one conversation are mostly the same."""
+    return ", ".join(
+        f"{count} edit{'' if count == 1 else 's'} by rule {rule}"
+        for rule, count, _ in edits
+        if rule not in (NAME, PROGRESS)  # PROGRESS edits each request, but no prompt
+    )
 
 
 def _refused(exchange: Exchange, label: str) -> str:

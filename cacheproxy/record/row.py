@@ -29,9 +29,7 @@ LISTED = (
     RecordColumn("rewrite", lambda each: each.verdict and each.verdict.rewrite),
     RecordColumn("lost", "lost", "tokens"),
     RecordColumn("expected", _expected, "tokens"),
-    RecordColumn(
-        "rules", lambda each: {one.rule: len(one.edits) for one in each.reports if one.edits}
-    ),
+    RecordColumn("rules", lambda each: {rule: count for rule, count, _ in each.edits}),
     RecordColumn("wall", "wall", "s since the epoch"),
     _CAPTURED["first_byte"],
     RecordColumn("progress", lambda each: each.progress and asdict(each.progress), "tokens"),

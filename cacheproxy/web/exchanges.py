@@ -60,9 +60,7 @@ def detail(exchange: Exchange, report: Report) -> Json:
         "path_asked": exchange.received.path,
         "error": exchange.error,
         "edits": [
-            {"rule": each.rule, "count": len(each.edits), "why": each.edits[0].why}
-            for each in exchange.reports
-            if each.edits
+            {"rule": rule, "count": count, "why": why} for rule, count, why in exchange.edits
         ],
     }
 

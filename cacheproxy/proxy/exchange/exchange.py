@@ -41,6 +41,8 @@ from cacheproxy.record.exchange import Exchange, Outcome
 from cacheproxy.translate.reading import NoTranslationError, TranslationError
 
 _log = Logger()
+_BEGUN = Exchange(Request("", ""), bytes_down=0, outcome=Outcome.COMPLETE)
+"""Copied for each request: ``__init__`` would set all fields one by one."""
 
 
 def begin(context: ExchangeContext, down: ProxyRequest) -> int:
@@ -65,7 +67,7 @@ class _UnderWay:
         wall, memo = context.wall(), context.normalizing.memo
         came = Request(method, target, down.headers, down.body, memo, "", down.channel.peer)
         came = context.normalizing.plan.clients.introduce(came)
-        self.record = Exchange(came, wall, bytes_down=0, outcome=Outcome.COMPLETE)
+        self.record = _BEGUN.with_fields(received=came, wall=wall)
         self.delivery = Delivery(context, down, self.record, started)  #: the client's side
         self.sending = Sending(context, came, self.delivery)  #: the server's
 
