@@ -8,7 +8,9 @@ is stored.
 from __future__ import annotations
 
 from enum import Flag, auto
-from operator import attrgetter
+from functools import partial
+from itertools import compress
+from operator import attrgetter, is_not, itemgetter, mul
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -19,6 +21,7 @@ Json = dict[str, Any]
 LONGEST_NAME = 120
 """Characters at most of a name that a client chose."""
 LONGEST_PLACE = 200
+IS_SOME = partial(is_not, None)
 
 
 class Kind(NamedTuple):
@@ -197,9 +200,10 @@ _CHANGES = [
 ]
 ADD_TO_CONVERSATION = f"UPDATE sessions SET {', '.join(_CHANGES)} WHERE id = :session"  # noqa: S608
 _FIELDS = [each for each in STORED if each.source]
-_FIELD_NAMES = [each.name for each in _FIELDS]
-_SCALES = [(each.name, each.kind.scale) for each in _FIELDS if each.kind.scale != 1]
-_read = attrgetter(*(each.source for each in _FIELDS))
+_FIELD_NAMES = [*(each.name for each in _FIELDS), "client", "served"]
+_SCALES = {each.name: each.kind.scale for each in _FIELDS if each.kind.scale != 1}
+_read = attrgetter(*(each.source for each in _FIELDS), "exchange.client", "served")
+_of_scaled = itemgetter(*_SCALES)
 _NOTHING = SimpleNamespace(**{each.source.rpartition(".")[2]: None for each in _FIELDS})
 
 
@@ -212,44 +216,44 @@ def record_of(exchange: Exchange, served: str | None = None) -> Json:
     ``route``, None if there is but one upstream; ``price``, the upstream's charge; ``root``, the
     session that the exchange's own works for.
     """
-    session, received = exchange.session, exchange.received
-    failed = exchange.went_wrong
+    session, received, failed = exchange.session, exchange.received, exchange.went_wrong
     verdict = None if failed else exchange.verdict
-    where = None if verdict is None else verdict.where
-    reports = exchange.reports
-    fired = [one.rule for one in reports if one.edits and one.rule != NAME] if reports else None
     model = exchange.model if (exchange.sent or received).dialect is not None else None
+    fired = [rule for rule, _, _ in exchange.edits if rule != NAME]
     sources = SimpleNamespace(
         exchange=exchange,
+        served=served,
         verdict=verdict or _NOTHING,
         spared=(None if failed else exchange.spared) or _NOTHING,
         parts=(None if failed else exchange.parts) or _NOTHING,
     )
-    record: Json = dict(zip(_FIELD_NAMES, _read(sources), strict=True))
-    for name, scale in _SCALES:
-        value = record[name]
-        if value is not None:
-            record[name] = round(value * scale)
-    record |= {
-        "client": exchange.client,
-        "served": served,
+    record = {
+        **dict(zip(_FIELD_NAMES, _read(sources), strict=True)),
         "route": exchange.route if exchange.server else None,
         "price": exchange.price or 0.0,
-        "root": None if exchange.place is None else exchange.place.root,
-        "session": session.id if session is not None else None,
+        "root": exchange.place and exchange.place.root,
+        "session": session and session.id,
         "dialect": received.dialect and received.dialect.name,
         "model": model and model[:LONGEST_NAME],
-        "shape": (verdict and verdict.rewrite) or (where and where.kind),
-        "rules": ",".join(fired)[: 4 * LONGEST_NAME] if fired else None,
+        "shape": None,
+        "rules": ",".join(fired)[: 4 * LONGEST_NAME] or None,
         "turn": 0 if failed else exchange.turn,
         "waited": exchange.waited if exchange.outcome is Outcome.CLIENT_LEFT else None,
         "failed": failed,
-        "lost": verdict.lost.tokens if verdict and verdict.reason and verdict.lost else None,
+        "lost": None,
         "up": len(received.body),
-        "place": None if where is None else where.path[:LONGEST_PLACE],
+        "place": None,
         "equal": None,
     }
-    if verdict is not None and verdict.reason is not None:
-        equal = verdict.expected if where is None else where.position  # to the turn before
-        record["equal"] = None if equal is None else equal.tokens
+    known = [*map(IS_SOME, values := _of_scaled(record))]
+    scaled = map(mul, compress(values, known), compress(_SCALES.values(), known))
+    record |= zip(compress(_SCALES, known), map(round, scaled), strict=True)
+    if verdict is not None and (verdict.reason or verdict.where or verdict.rewrite):
+        where, lost, equal = verdict.where, verdict.lost, verdict.expected  # to the turn before
+        record["shape"] = verdict.rewrite or (where and where.kind)
+        if where is not None:
+            record["place"], equal = where.path[:LONGEST_PLACE], where.position
+        if verdict.reason is not None:
+            record["lost"] = lost and lost.tokens
+            record["equal"] = equal and equal.tokens
     return record

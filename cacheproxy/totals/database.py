@@ -15,8 +15,9 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from itertools import repeat
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -113,7 +114,7 @@ class Database:
         room = 0 if self._closed else max(0, _MOST_WAITING - len(self._jobs))
         self.dropped += max(0, len(jobs) - room)
         if room and jobs:
-            self._add(*[(job, None) for job in jobs[:room]])
+            self._add(zip(jobs[:room], repeat(None)))
 
     def run(self, job: Callable[[TotalsStore], _T]) -> Deferred[_T]:
         """Queue ``job``, done at once after all before it; the Deferred fires with its result.
@@ -124,7 +125,7 @@ class Database:
         if self._closed or len(self._jobs) >= _MOST_WAITING:
             done.errback(TotalsError("the totals are closed, or far behind"))
             return done
-        self._add((job, done))
+        self._add([(job, done)])
         self._hurry.set()
         return done
 
@@ -136,7 +137,7 @@ class Database:
         if self._thread is not None:
             self._thread.join(timeout)
 
-    def _add(self, *waiting: _Waiting) -> None:
+    def _add(self, waiting: Iterable[_Waiting]) -> None:
         self._jobs.extend(waiting)
         if not self._work.is_set():
             self._work.set()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 from cacheproxy.core.conversation.session import Session
@@ -42,7 +43,8 @@ _EACH = 100
 _LONGEST = {"words": 4 * LONGEST_NAME, "sessions": LONGEST_NAME}
 """Characters, at most, of the texts in a table that clients choose."""
 _MOST_WORDS = 4096
-_MOST_REMEMBERED = 16_384
+_MOST_REMEMBERED = 8192
+_names_in, _session_in = itemgetter(*WORDS, "upstream"), itemgetter("client", "session", "root")
 OTHER = "(other)"
 """Word that stands for all those beyond ``_MOST_WORDS``."""
 _DAY = 24 * 3_600_000
@@ -65,39 +67,45 @@ class TotalsStore:
         (self.first,) = connection.execute(
             "SELECT ifnull(max(seq), 0) + 1 FROM sqlite_sequence WHERE name = 'exchanges'"
         ).fetchone()
-        self._numbers: dict[tuple[str, ...], int] = {}
+        self._numbers: dict[tuple[Any, ...], dict[str, Any]] = {}
         self._summed = self._last()
 
     def record(self, record: Json) -> None:
         """Write the record of an exchange, from ``record_of``."""
-        at, execute, known = record["at"], self.connection.execute, self._numbers.get
-        row = record.copy()
-        for name in WORDS:
-            word = record[name]
-            if word is not None:
-                row[name] = known(("words", word)) or self._number("words", {"text": word})
-        url = record["upstream"]
-        upstream = known(("upstreams", url)) or self._number(
-            "upstreams", {"url": url}, first_seen=at
-        )
-        row["upstream"] = upstream
+        execute, known, names = self.connection.execute, self._numbers.get, _names_in(record)
+        row = record | (known(names) or self._keep(names, self._words_of(record)))
         execute(_SERVES, row)
         if record["place"] is not None:
             row["place"] = safe(record["place"], LONGEST_PLACE)
         if record["session"] is not None:
-            new = {"upstream": upstream, "first": at, "last": at}
-            key = {"client": record["client"], "name": record["session"]}
-            root, row["root"] = record["root"], None
-            if root is not None and root.id != record["session"]:
-                of_root = {"client": root.client, "name": root.id}
-                row["root"] = self._number("sessions", of_root, **new)
-            row["session"] = known(("sessions", *key.values())) or self._number(
-                "sessions", key, **new
-            )
+            names = _session_in(record)
+            row |= known(names) or self._keep(names, self._session_of(row))
             execute(ADD_TO_CONVERSATION, row)
         if record["route"] is not None:
             execute(_ADD_ROUTED, row)
         execute(INSERT, row)
+
+    def _keep(self, names: tuple[Any, ...], numbers: dict[str, Any]) -> dict[str, Any]:
+        if len(self._numbers) >= _MOST_REMEMBERED:
+            self._numbers.clear()
+        return self._numbers.setdefault(names, numbers)
+
+    def _words_of(self, record: Json) -> dict[str, Any]:
+        """Return the row numbers of the record's words, and of its upstream."""
+        texts = {name: record[name] for name in WORDS if record[name] is not None}
+        found = {name: self._number("words", {"text": text}) for name, text in texts.items()}
+        upstream = {"url": record["upstream"]}
+        return found | {"upstream": self._number("upstreams", upstream, first_seen=record["at"])}
+
+    def _session_of(self, row: Json) -> dict[str, Any]:
+        """Return the row numbers of the record's session, and of its root, None if that is it."""
+        new = {"upstream": row["upstream"], "first": row["at"], "last": row["at"]}
+        root, found = row["root"], dict[str, Any](root=None)
+        if root is not None and root.id != row["session"]:
+            of_root = {"client": root.client, "name": root.id}
+            found["root"] = self._number("sessions", of_root, **new)
+        key = {"client": row["client"], "name": row["session"]}
+        return found | {"session": self._number("sessions", key, **new)}
 
     def rows(self, sql: str, parameters: Mapping[str, Any] | Sequence[Any] = ()) -> list[Json]:
         """Return the rows that ``sql`` finds, each a dict by column name."""
@@ -135,18 +143,11 @@ class TotalsStore:
         found = self.connection.execute("SELECT ifnull(max(id), 0) FROM exchanges")
         return int(found.fetchone()[0])
 
-    def _number(self, table: str, key: dict[str, str], **new: int) -> int:
+    def _number(self, table: str, key: dict[str, str], **new: int) -> Any:
         """Return the row number of ``key`` in ``table``; ``new``: other columns of a new row."""
-        known = (table, *key.values())
-        number = self._numbers.get(known)
-        if number is None:
-            if len(self._numbers) >= _MOST_REMEMBERED:
-                self._numbers.clear()
-            if (longest := _LONGEST.get(table)) is not None:
-                key = {column: safe(value, longest) for column, value in key.items()}
-            number = self._find(table, key) or self._add(table, key, new)
-            self._numbers[known] = number
-        return number
+        if (longest := _LONGEST.get(table)) is not None:
+            key = {column: safe(value, longest) for column, value in key.items()}
+        return self._find(table, key) or self._add(table, key, new)
 
     def _find(self, table: str, key: dict[str, str]) -> Any:
         condition = " AND ".join(f"{column} = :{column}" for column in key)
