@@ -13,9 +13,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
-from itertools import accumulate, chain
+from itertools import accumulate
 from operator import add as plus
-from operator import is_not, itemgetter, methodcaller
 from typing import Any
 
 from prometheus_client.metrics_core import (
@@ -31,17 +30,20 @@ from cacheproxy.core.privacy.credentials import hide_text
 from cacheproxy.core.privacy.redact import carried
 from cacheproxy.core.rules.fold import Failures, one_line
 from cacheproxy.record import metrics as table
+from cacheproxy.record.columns import IS_SOME
 from cacheproxy.record.exchange import Exchange
 from cacheproxy.record.metrics import (
     BY_AMOUNT,
     COUNTED,
     LONGEST,
     UNKNOWN,
-    Amount,
+    Amounts,
     MetricRow,
     amounts_of,
+    figures_of,
     kind_of,
     labels_of,
+    left_out_of,
 )
 
 MOST = {"upstream": 32, "route": 32, "client": 24, "model": 24, "rule": 200}
@@ -62,7 +64,6 @@ _FAMILIES = {
     "histogram": HistogramMetricFamily,
 }
 _MOST_FAILURES = 200
-_IS_SOME = partial(is_not, None)
 _OWN = b"/_cacheproxy"
 
 
@@ -74,7 +75,7 @@ class Metrics:
         self._labels = {name: Labels(most) for name, most in MOST.items()}
         self._kinds: dict[tuple[Any, ...], list[Counted]] = {}
         self._kind: list[Counted] = []
-        self._waiting: list[dict[str, Amount]] = []  # of that kind
+        self._waiting: list[tuple[Any, ...]] = []  # of that kind
 
     def snapshot(self, rules: Iterable[str]) -> list[Series]:
         """Return a copy of all series; ``rules`` that have not matched are in it with 0."""
@@ -99,24 +100,24 @@ class Metrics:
             if counted is not self._kind or len(self._waiting) >= _MOST_WAITING:
                 self._settle()
                 self._kind = counted
-            self._waiting.append(amounts_of(exchange))
+            self._waiting.append(figures_of(exchange))
 
     def _settle(self) -> None:
         """Add what waits: as long as nobody asks, once for many exchanges of one kind."""
         if self._waiting:
-            add(self._kind, self._waiting)
+            add(self._kind, amounts_of(self._waiting))
             self._waiting = []
 
     def _counted(self, exchange: Exchange) -> list[Counted]:
         """Return the series that count exchanges of the kind of ``exchange``."""
-        labels, bounded = labels_of(exchange), self._labels
+        labels, bounded, left_out = labels_of(exchange), self._labels, left_out_of(exchange)
         known = partial(carried, exchange.received.headers, exchange.received.target)
         for name in labels.keys() & bounded:
             labels[name] = bounded[name].of(labels[name], known)
         found: list[Counted] = []
         for row, series in self.series.items():
             values: Any = tuple(map(labels.get, row.labels))
-            if None in values[:-1]:
+            if None in values[:-1] or row.key in left_out:
                 continue
             if values[-1] is not None:
                 found.append((row.key, series, values, None))
@@ -125,24 +126,24 @@ class Metrics:
         return found
 
 
-def add(counted: Iterable[Counted], exchanges: Sequence[Mapping[str, Amount]]) -> None:
-    """Add the amounts of ``exchanges``, by their metrics' keys, to the series in ``counted``."""
+def add(counted: Iterable[Counted], amounts: Mapping[str, Amounts]) -> None:
+    """Add ``amounts``, by their metrics' keys, to the series in ``counted``."""
     for name, series, values, last in counted:
-        amounts: list[Any] = [*filter(_IS_SOME, map(itemgetter(name), exchanges))]
-        if not amounts:
+        found = amounts[name]
+        if isinstance(found, dict):
+            for value, given in found.items():
+                if each := [*filter(IS_SOME, given)]:
+                    label = value if last is None else last.known.get(value) or last.of(value)
+                    series[*values, label] = reduce(plus, each, series[*values, label])
+        elif not (each := [*filter(IS_SOME, found)]):
             continue
-        if isinstance(amounts[0], dict):
-            for value in dict.fromkeys(chain.from_iterable(amounts)):
-                label = value if last is None else last.known.get(value) or last.of(value)
-                each = map(methodcaller("get", value, 0), amounts)
-                series[*values, label] = reduce(plus, each, series[*values, label])
         elif buckets := series.buckets:
             figure = series[values]  # each counts in the first bucket whose bound is not below
-            for number, count in Counter(map(partial(bisect_left, buckets), amounts)).items():
+            for number, count in Counter(map(partial(bisect_left, buckets), each)).items():
                 figure[number] += count
-            figure[-1] = reduce(plus, amounts, figure[-1])
+            figure[-1] = reduce(plus, each, figure[-1])
         else:
-            series[values] = reduce(plus, amounts, series[values])
+            series[values] = reduce(plus, each, series[values])
 
 
 def family_of(row: MetricRow, *values: tuple[list[str], float]) -> Metric:

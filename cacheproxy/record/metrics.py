@@ -6,18 +6,23 @@ docs/metrics.md lists the same. Names and units follow Prometheus: base units (s
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import compress
+from operator import attrgetter
 from typing import Any
 
 from cacheproxy.core.conversation.speeds import generation_speed, prefill_speed
 from cacheproxy.core.conversation.verdict import Judgement
+from cacheproxy.record.columns import IS_SOME
 from cacheproxy.record.exchange import Exchange
 
 UNKNOWN = "unknown"
 LONGEST = 256
 """Characters of a value that are read; what is used of it is far shorter."""
-Amount = float | dict[str, float] | None
-"""Amount that an exchange adds, or amounts by the value of the last label; None for none."""
+Amounts = Sequence[float | None] | dict[str, list[float | None]]
+"""Amount that each exchange adds, None for none; or such amounts by the value of the last label."""
 BY_AMOUNT = ("source", "phase", "effect", "rule")
 """Labels whose values come with an amount, not from the exchange."""
 _UPSTREAM = ("upstream",)
@@ -26,10 +31,23 @@ _REQUEST = ("upstream", "request")
 _ROUTE = ("upstream", "route")
 _FAST = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 _SLOW = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
-_ONCE: dict[str, Amount] = dict.fromkeys(
-    ("requests_total", "turns_total", "breaks_total", "route_requests_total"), 1
-)
+_ONCE = ("requests_total", "turns_total", "breaks_total", "route_requests_total", "moved_total")
+"""Metrics to which each exchange adds 1."""
 _VERDICTS = {judgement: judgement.lower() for judgement in Judgement} | {Judgement.UNKNOWN: UNKNOWN}
+_PLAIN = attrgetter("upstream", "server", "route", "outcome", "status", "side")
+_EVALUATED, _REUSED, _OUTPUT = map(attrgetter, ("evaluated", "reused", "output"))
+_FIELDS = {
+    "lost_tokens_total": "lost",
+    "route_price_total": "price",
+    "queued_seconds_total": "queued",
+    "first_byte_seconds": "first_byte",
+    "request_duration_seconds": "seconds",
+    "edit_seconds": "edited_after",
+    "added_latency_seconds": "sent_after",
+}
+"""Metrics to which each exchange adds the value of a field."""
+figures_of = attrgetter("usage", "spared", "edits", *_FIELDS.values())
+"""Returns the figures of an exchange that ``amounts_of`` reads."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,63 +95,73 @@ def labels_of(exchange: Exchange) -> dict[str, str]:
     return labels
 
 
+def left_out_of(exchange: Exchange) -> set[str]:
+    """Return the metrics that do not count ``exchange``, even if it has all their labels."""
+    found = set[str]()
+    if not exchange.turn:
+        found |= {"prompt_tokens_total", "generated_tokens_total"}
+        found |= {"timed_tokens_total", "timed_seconds_total"}
+    if exchange.verdict is None or exchange.went_wrong:  # then nothing is due to the rules
+        found |= {"rule_tokens_total", "rule_seconds_total"}
+    if not exchange.has_moved:
+        found.add("moved_total")
+    if not exchange.received.body:
+        found.add("edit_seconds")
+    return found
+
+
 def kind_of(exchange: Exchange) -> tuple[Any, ...]:
-    """Return what ``labels_of`` depends on: two exchanges with equal values have equal labels."""
+    """Return what ``labels_of`` and ``left_out_of`` depend on: if equal, their results are."""
     verdict = exchange.verdict
     return (
-        *(exchange.upstream, exchange.server, exchange.route, exchange.client[:LONGEST]),
+        _PLAIN(exchange),
+        exchange.client[:LONGEST],
         (exchange.model or "")[:LONGEST],
-        *(exchange.outcome, exchange.status, exchange.turn > 0, exchange.side),
-        *((None, None) if verdict is None else (verdict.judgement, verdict.reason)),
+        exchange.turn > 0,
+        verdict and verdict.judgement,
+        verdict and verdict.reason,
+        exchange.was_at in ("", exchange.server),
+        not exchange.received.body,
     )
 
 
-def amounts_of(exchange: Exchange) -> dict[str, Amount]:
-    """Return the amounts that ``exchange`` adds to each metric, if it has the metric's labels."""
-    usage, spared, verdict = exchange.usage, exchange.spared, exchange.verdict
-    evaluated, output = usage.evaluated, usage.output
-    prompt: dict[str, float] = {}
-    if evaluated is not None and usage.reused is not None:
-        prompt = {"reused": usage.reused, "evaluated": evaluated}
-    elif usage.prompt is not None:
-        prompt = {UNKNOWN: usage.prompt}
-    tokens = prompt if output is None else {**prompt, "generated": output}
-    timed, seconds = dict[str, float](), dict[str, float]()
-    if exchange.turn and usage.prompt_seconds and prefill_speed(usage) is not None:
-        timed["prompt"], seconds["prompt"] = evaluated or 0, usage.prompt_seconds or 0
-    if exchange.turn and usage.output_seconds and generation_speed(usage) is not None:
-        timed["output"], seconds["output"] = output or 0, usage.output_seconds or 0
-    saved, saved_seconds = dict[str, float](), dict[str, float]()
-    if spared is not None and spared.tokens and verdict is not None and not exchange.went_wrong:
-        effect = "spared" if spared.tokens > 0 else "added"
-        saved[effect] = abs(spared.tokens)
-        if spared.seconds is not None:
-            saved_seconds[effect] = abs(spared.seconds)
-    edits = dict[str, float]()
-    for report in exchange.reports:
-        if report.edits:
-            edits[report.rule] = len(report.edits)
-    lost = None if verdict is None else verdict.lost
+def amounts_of(figures: Iterable[tuple[Any, ...]]) -> dict[str, Amounts]:
+    """Return what exchanges of one kind, by their ``figures``, add to metrics that count them."""
+    usages, spared, edits, *fields = zip(*figures, strict=True)
+    evaluated, output = [*map(_EVALUATED, usages)], [*map(_OUTPUT, usages)]
+    prompt = {
+        "reused": [*compress(map(_REUSED, usages), map(IS_SOME, evaluated))],
+        "evaluated": evaluated,
+        UNKNOWN: [one.prompt for one in usages if one.evaluated is None],
+    }
+    tokens = {**prompt, "generated": output}
+    read = [one for one in usages if one.prompt_seconds and prefill_speed(one) is not None]
+    said = [one for one in usages if one.output_seconds and generation_speed(one) is not None]
+    known = [*filter(IS_SOME, spared)]
+    due = {"spared": [one for one in known if one.tokens > 0]}
+    due["added"] = [one for one in known if one.tokens < 0]
+    rules: dict[str, list[float | None]] = {}
+    for each, times in Counter(edits).items():
+        for rule, count in {rule: count for rule, count, _ in each}.items():
+            rules.setdefault(rule, []).extend([count] * times)
     return {
-        **_ONCE,
-        "prompt_tokens_total": prompt if exchange.turn else None,
-        "generated_tokens_total": output if exchange.turn else None,
+        **dict.fromkeys(_ONCE, [1] * len(usages)),
+        **dict(zip(_FIELDS, fields, strict=True)),
+        "prompt_tokens_total": prompt,
+        "generated_tokens_total": output,
         "model_tokens_total": tokens,
-        "timed_tokens_total": timed,
-        "timed_seconds_total": seconds,
-        "lost_tokens_total": None if lost is None else lost.tokens,
-        "rule_tokens_total": saved,
-        "rule_seconds_total": saved_seconds,
-        "rule_hits_total": dict.fromkeys(edits, 1),
-        "rule_edits_total": edits,
+        "timed_tokens_total": {"prompt": [*map(_EVALUATED, read)], "output": [*map(_OUTPUT, said)]},
+        "timed_seconds_total": {
+            "prompt": [one.prompt_seconds for one in read],
+            "output": [one.output_seconds for one in said],
+        },
+        "rule_tokens_total": {way: [abs(one.tokens) for one in due[way]] for way in due},
+        "rule_seconds_total": {
+            way: [one.seconds and abs(one.seconds) for one in due[way]] for way in due
+        },
+        "rule_hits_total": {rule: [1] * len(rules[rule]) for rule in rules},
+        "rule_edits_total": rules,
         "route_tokens_total": tokens,
-        "route_price_total": exchange.price,
-        "moved_total": 1 if exchange.was_at and exchange.has_moved else None,
-        "queued_seconds_total": exchange.queued,
-        "first_byte_seconds": exchange.first_byte,
-        "request_duration_seconds": exchange.seconds,
-        "edit_seconds": exchange.edited_after if exchange.received.body else None,
-        "added_latency_seconds": exchange.sent_after,
     }
 
 
@@ -148,11 +176,7 @@ COUNTED = (
         (*_CLIENT, "source"),
         "Prompt tokens as the server counted them: reused from its cache, evaluated, or unknown",
     ),
-    MetricRow(
-        "generated_tokens_total",
-        _CLIENT,
-        "Tokens the server generated",
-    ),
+    MetricRow("generated_tokens_total", _CLIENT, "Tokens the server generated"),
     MetricRow(
         "model_tokens_total",
         ("upstream", "model", "source"),
@@ -173,11 +197,7 @@ COUNTED = (
         (*_CLIENT, "verdict"),
         "Turns of conversations by their verdict: ok, cold, compacted, cut, break, or unknown",
     ),
-    MetricRow(
-        "breaks_total",
-        (*_CLIENT, "reason"),
-        "Turns that lost the prompt cache, by reason",
-    ),
+    MetricRow("breaks_total", (*_CLIENT, "reason"), "Turns that lost the prompt cache, by reason"),
     MetricRow(
         "lost_tokens_total",
         (*_UPSTREAM, "reason"),
@@ -195,9 +215,7 @@ COUNTED = (
         "Seconds of prefill that turns were spared or took longer, priced once, as each turn ended",
     ),
     MetricRow(
-        "rule_hits_total",
-        ("rule",),
-        "Requests that a rule edited; 0 for one that never did",
+        "rule_hits_total", ("rule",), "Requests that a rule edited; 0 for one that never did"
     ),
     MetricRow("rule_edits_total", ("rule",), "Places that a rule edited"),
     MetricRow(
@@ -215,11 +233,7 @@ COUNTED = (
         _ROUTE,
         "What the upstream charges for them, by the prices of the configuration",
     ),
-    MetricRow(
-        "moved_total",
-        _UPSTREAM,
-        "Turns whose conversation was at another upstream before",
-    ),
+    MetricRow("moved_total", _UPSTREAM, "Turns whose conversation was at another upstream before"),
     MetricRow(
         "queued_seconds_total",
         _CLIENT,

@@ -25,7 +25,7 @@ def test_the_same_events_make_the_same_families(events):
     """Names, types, words, labels, figures and their order, in both formats of the page."""
     metrics, theirs = Metrics(), Theirs()
     for row, values, amount in events:
-        add([(row.name, metrics.series[row], values, None)], [{row.name: amount}])
+        add([(row.name, metrics.series[row], values, None)], {row.name: [amount]})
         theirs.add(row, values, amount)
     found = families(metrics)
     found.standing.clear()

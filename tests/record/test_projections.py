@@ -18,7 +18,7 @@ SHOWN = {
     "log line": lambda one: logline.lines(one, verbose=True),
     "page row": row.listed,
     "totals": record_of,
-    "metrics": lambda one: (metrics.labels_of(one), metrics.amounts_of(one)),
+    "metrics": lambda one: (metrics.labels_of(one), metrics.amounts_of([metrics.figures_of(one)])),
     "span": describe,
 }
 KEPT = {"capture": jsonl.to_line, "HAR": lambda one: jsonl.to_fields(redacted(one))}
