@@ -37,16 +37,7 @@ _READINGS = 10
 """Readings after which a file that changes all the time is taken as it is."""
 _LOOKS = (0.5, 2.0, 8.0)
 """Seconds between a reload and each later look at whether the file has changed since."""
-NEED_A_RESTART = (
-    "port",
-    "interface",
-    "listen",
-    "block",
-    "capture",
-    "state_dir",
-    "poll",
-    "otel",
-)
+NEED_A_RESTART = ("port", "interface", "listen", "block", "capture", "state_dir", "poll", "otel")
 """Settings that a reload cannot change."""
 
 

@@ -6,11 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from cacheproxy.core.conversation.speeds import (
-    LEAST_EVALUATED,
-    PrefillCost,
-    PrefillSpeed,
-)
+from cacheproxy.core.conversation.speeds import LEAST_EVALUATED, PrefillCost, PrefillSpeed
 from cacheproxy.core.conversation.usage import NOTHING, Usage
 from cacheproxy.core.conversation.verdict import Judgement, Spared, spared_tokens
 from cacheproxy.core.kinds.status import Look, gain
@@ -157,7 +153,7 @@ class Pricing:
         ):
             lost = known.seconds(cost, reused, verdict.lost.tokens)
             verdict = exchange.verdict = replace(verdict, seconds_lost=lost)
-        tokens = spared_tokens(usage.reused, verdict) if verdict is not None else None
+        tokens = spared_tokens(usage.reused, verdict)
         if tokens and not exchange.has_failed:
             exchange.spared = known.spared(cost, usage, tokens)
         price = self.prices.get(exchange.server)

@@ -6,8 +6,8 @@ Further evidence are recent events at its upstream: finished turns, and the stat
 from __future__ import annotations
 
 from collections import deque
-from typing import NamedTuple
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from cacheproxy.core.conversation.divergence import parting
@@ -53,10 +53,7 @@ class Verdicts:
         self._store = store
 
     def judge(
-        self,
-        exchange: Exchange,
-        profile: Profile = UNKNOWN,
-        beliefs: Beliefs | None = None,
+        self, exchange: Exchange, profile: Profile = UNKNOWN, beliefs: Beliefs | None = None
     ) -> Evidence | None:
         """Fill in the verdict on a turn, and its place; return the evidence for the verdict.
 
@@ -72,8 +69,9 @@ class Verdicts:
             lane = self._lane(session, place.lane)
         if lane is None:
             return None
-        order = profile.order or PromptOrder.TOOLS_FIRST
-        if request.body is lane.request.body:
+        order, last = profile.order or PromptOrder.TOOLS_FIRST, lane.request
+        is_last = request.body is last.body
+        if is_last:
             sent: Prompt | None = reordered(lane.prompt, order)
         else:  # it was placed, or translated, or the lane has gone on
             sent = prompt_of(request, order)
@@ -118,7 +116,7 @@ class Verdicts:
                 sent,
                 unedited,
                 exchange.usage.prompt,
-                lane.request if request.body is lane.request.body else request.bare(),
+                last if is_last else request.bare(),
                 exchange.upstream,
                 exchange.usage.output,
                 verdict.judgement is Judgement.OK,
@@ -164,11 +162,7 @@ class Verdicts:
         return any(one.turns for one in lanes if one is not lane)
 
     def _meanwhile(
-        self,
-        exchange: Exchange,
-        lane: tuple[Session, int],
-        before: Before,
-        turn: Evidence,
+        self, exchange: Exchange, lane: tuple[Session, int], before: Before, turn: Evidence
     ) -> Meanwhile:
         usage, sent = exchange.usage, turn.sent
         last = self._lane(*lane)
@@ -215,12 +209,12 @@ def _usage(exchange: Exchange, beliefs: Beliefs) -> Usage:
 
 
 def _infer(beliefs: Beliefs, verdict: Verdict, turn: Evidence) -> None:
-    usage, api = turn.usage, turn.api
-    if (usage.prompt or 0) > beliefs.longest.get(turn.sent.model, 0):
-        beliefs.saw_prompt(turn.sent.model, usage.prompt or 0)
+    usage, api, expected = turn.usage, turn.api, verdict.expected
+    if usage.prompt is not None and usage.prompt > turn.longest:
+        beliefs.saw_prompt(turn.sent.model, usage.prompt)
     if api is not None:
-        expected = verdict.expected  # the whole turn before, as counted, if this one extends it
-        appended = expected is not None and expected.source == "measured"
+        # The whole turn before is expected, as it was counted, if this one extends it.
+        appended = not usage.reused and expected is not None and expected.source == "measured"
         # A cut prompt has lost its start; a template that prints the time makes prompts differ.
         appended = appended and verdict.judgement is not Judgement.CUT and not turn.profile.clock
         appended = appended and (usage.prompt or 0) >= _ENOUGH
@@ -259,7 +253,7 @@ def learn(beliefs: Beliefs, verdict: Verdict, turn: Evidence) -> None:
         beliefs.saw(MEMORY, kind, (None, turn.sent.model))
 
 
-class Passed(NamedTuple):
+class Passed(Struct, frozen=True):
     """A finished turn."""
 
     lane: LaneOf  #: its lane

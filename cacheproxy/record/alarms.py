@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -77,7 +77,7 @@ class Alarm:
         return f"{self.phrase}. {self.tokens:,} tokens{seconds} lost{several}."
 
 
-class _Turn(NamedTuple):
+class _Turn(msgspec.Struct, frozen=True):
     """Tokens of the turn before that a turn reused, and those that it lost."""
 
     reused: int  #: tokens reused
