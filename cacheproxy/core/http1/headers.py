@@ -28,6 +28,8 @@ _HOP_BY_HOP = frozenset(
     }
 )
 
+_USUAL = ([b"close"], [b"keep-alive"])
+"""Values of Connection, whose options are no further headers."""
 FOR_PAGES = b"access-control-"
 """Prefix of headers that give web pages of other sites permissions: llama-server sends
 ``Access-Control-Allow-Origin: *``, which would let any page read answers."""
@@ -46,8 +48,23 @@ _TRAVELS = re.compile(
 """Headers of one transmission: a retry of the request has them with other values."""
 CREDENTIALS = frozenset({b"authorization", b"x-api-key", b"api-key"})
 """Headers by which a server authenticates a client."""
+TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]"
+FIELDS = re.compile(rb"(?:%s++:[^\x00-\x08\x0a-\x1f\x7f]*+(?:\r\n|\Z))*+" % TOKEN)
+"""Field lines, by RFC 9110, sections 5.1 and 5.5: one match for all, which is quick. No value has a
+control character, to which a client or terminal might react."""
+_AT_COLON, _STRIPPED = methodcaller("partition", b":"), methodcaller("strip", b" \t")
 _NAME: Any = itemgetter(0)
 _VALUE: Any = itemgetter(1)
+
+
+def fields_of(section: bytes) -> Headers | None:
+    """Return the headers in ``section``: lines without the end of the last; None if malformed."""
+    if FIELDS.fullmatch(section) is None:
+        return None
+    if not section:
+        return ()
+    names, _, found = zip(*map(_AT_COLON, section.split(b"\r\n")), strict=True)
+    return tuple(zip(names, map(_STRIPPED, found), strict=True))
 
 
 def credentials_in(headers: Headers, also: frozenset[bytes] = frozenset()) -> Headers:
@@ -66,8 +83,8 @@ def end_to_end(
     gone = _HOP_BY_HOP | also if also else _HOP_BY_HOP
     names = [*map(bytes.lower, map(_NAME, headers))]
     if b"connection" in names:
-        said = compress(map(_VALUE, headers), map(b"connection".__eq__, names))
-        gone = gone.union(tokens([*said]))
+        said = [*compress(map(_VALUE, headers), map(b"connection".__eq__, names))]
+        gone = gone if said in _USUAL else gone.union(tokens(said))
     if but:
         gone = gone.union(filter(methodcaller("startswith", but), names))
     return tuple(compress(headers, map(not_, map(gone.__contains__, names))))

@@ -11,40 +11,37 @@ from __future__ import annotations
 
 import re
 from enum import Enum, auto
-from operator import methodcaller
 
 from cacheproxy.core.http1.buffer import Pieces
+from cacheproxy.core.http1.headers import FIELDS, TOKEN, fields_of
 from cacheproxy.core.http1.request_head import (
     NOT_HTTP,
     RequestError,
     RequestHead,
     RequestLimits,
 )
-from cacheproxy.core.prompt.request import Headers
 
 _LONGEST_CHUNK_LINE = 1024
 _LONGEST_TRAILERS = 64 << 10
 
-_TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]"
-# Section 3: method SP request-target SP HTTP-version. Only these versions have request lines. The
-# target may have characters that a URI may not, and is passed on as it is.
-_REQUEST_LINE = re.compile(_TOKEN.join((b"(", rb"+) ([\x21-\x7e]+) (HTTP/1\.[01])")))
-# RFC 9110, sections 5.1 and 5.5: one match for all lines, which is quick.
-_AT_COLON, _STRIPPED = methodcaller("partition", b":"), methodcaller("strip", b" \t")
-_FIELDS = re.compile(rb"(?:%s++:[^\x00-\x08\x0a-\x1f\x7f]*+(?:\r\n|\Z))*+" % _TOKEN)
 _QUOTED = rb'"(?:[\t\x20\x21\x23-\x5b\x5d-\x7e\x80-\xff]|\\[\t\x20-\x7e\x80-\xff])*+"'
 # Section 7.1.1: extensions, each a name, and perhaps a token or a quoted string.
 _CHUNK_LINE = re.compile(
     rb"([0-9A-Fa-f]{1,16})"
     rb"(?:[ \t]*+;[ \t]*+%(token)s++"
     rb"(?:[ \t]*+=[ \t]*+(?:%(token)s++|%(quoted)s))?+"
-    rb")*+" % {b"token": _TOKEN, b"quoted": _QUOTED}
+    rb")*+" % {b"token": TOKEN, b"quoted": _QUOTED}
 )
 _LONGEST_METHOD = 32
 """Bytes of a method at most: the longest registered one has 17."""
-_START = re.compile(_TOKEN + rb"{1,%d}+(?: ([\x21-\x7e]*)|\Z)" % _LONGEST_METHOD)
+# Section 3: method SP request-target SP HTTP-version. Only these versions have request lines. The
+# target may have characters that a URI may not, and is passed on as it is.
+_REQUEST_LINE = re.compile(
+    rb"(%s{1,%d}+) ([\x21-\x7e]++) (HTTP/1\.[01])\r\n" % (TOKEN, _LONGEST_METHOD)
+)
+_START = re.compile(TOKEN + rb"{1,%d}+(?: ([\x21-\x7e]*)|\Z)" % _LONGEST_METHOD)
 """Method and target at the beginning of a request line that may not be whole."""
-_LONG_METHOD = re.compile(_TOKEN + rb"{%d}" % (_LONGEST_METHOD + 1))
+_LONG_METHOD = re.compile(TOKEN + rb"{%d}" % (_LONGEST_METHOD + 1))
 _BARE = re.compile(rb"(?<!\r)\n|\r[^\n]")
 _CR = ord("\r")
 
@@ -117,45 +114,59 @@ class RequestReader:
     def read_head(self) -> RequestHead | None:
         """Return the next request's head once it is whole."""
         limits, buffer, at = self.limits, self._buffer, self._at
-        if not self._skipped and b"\r\n".startswith(buffer[at : at + 2]):
-            if len(buffer) - at < 2:
-                return None
-            # Section 2.2: one empty line is allowed behind a body.
-            self._skipped = True
-            self._at = at = at + 2
-        if at == len(buffer):
+        line = _REQUEST_LINE.match(buffer, at)
+        if line is None or len(line[2]) > limits.target:
+            if self._skips():
+                return self.read_head()
+            self._refuse_line()
             return None
+        method, target, version = line.groups()
+        begin = line.end()
+        searched = max(begin - 2, at + self._searched)
+        end, most = buffer.find(b"\r\n\r\n", searched), at + len(target) + limits.head
+        if end < 0 or end > most:
+            if _BARE.search(buffer, searched, most + 3):
+                raise RequestError(400, NOT_HTTP)  # without a wait for the head's end
+            if len(buffer) - 3 > most:
+                raise RequestError(431, f"the headers are larger than {limits.head} bytes")
+            self._searched = max(0, len(buffer) - 3 - at)
+            return None
+        fields = fields_of(buffer[begin:end])
+        if fields is None:
+            raise RequestError(400, NOT_HTTP)
+        if len(fields) > limits.headers:
+            raise RequestError(431, f"there are more than {limits.headers} headers")
+        head = RequestHead(method, target, version, fields)
+        self.head = head if target.startswith(b"/") else head.in_origin_form()
+        self._at = end + 4
+        return self.head
+
+    def _skips(self) -> bool:
+        """Skip an empty line: one is allowed behind a body (section 2.2)."""
+        if self._skipped or self._buffer[self._at : self._at + 2] != b"\r\n":
+            return False
+        self._skipped = True
+        self._at += 2
+        return True
+
+    def _refuse_line(self) -> None:
+        """Raise the error of a request line that is not acceptable, unless it is not whole yet."""
+        limits, buffer, at = self.limits, self._buffer, self._at
+        if at == len(buffer) or (not self._skipped and buffer[at:] == b"\r"):
+            return
         if _START.match(buffer, at, at + _LONGEST_METHOD + 1) is None:
             if _LONG_METHOD.match(buffer, at):  # section 3
                 raise RequestError(501, "the request method is too long")
             raise RequestError(400, NOT_HTTP)
         longest_line = limits.target + limits.head
         line_end = buffer.find(b"\r\n", at, at + longest_line + 2)
-        if line_end < 0:
-            _line_end(buffer, at, at + longest_line + 2)
-            if len(buffer) - 1 - at > longest_line:
-                raise RequestError(414, "the request line is longer than the limit")
-            return None
-        line = _REQUEST_LINE.fullmatch(buffer, at, line_end)
-        if line is None:
-            raise RequestError(400, NOT_HTTP)
-        method, target, version = line.groups()
-        if len(target) > limits.target:
+        if line_end >= 0:
+            if _REQUEST_LINE.match(buffer, at) is None:
+                raise RequestError(400, NOT_HTTP)
             raise RequestError(414, "the request target is longer than the limit")
-        end = buffer.find(b"\r\n\r\n", max(line_end, at + self._searched))
-        most = at + len(target) + limits.head
-        if end < 0 or end > most:
-            if _BARE.search(buffer, max(line_end, at + self._searched), most + 3):
-                raise RequestError(400, NOT_HTTP)  # without a wait for the head's end
-            if len(buffer) - 3 > most:
-                raise RequestError(431, f"the headers are larger than {limits.head} bytes")
-            self._searched = max(0, len(buffer) - 3 - at)
-            return None
-        fields = self._fields(buffer[line_end + 2 : end])
-        head = RequestHead(method, target, version, fields)
-        self.head = head if target.startswith(b"/") else head.in_origin_form()
-        self._at = end + 4
-        return self.head
+        _line_end(buffer, at, at + longest_line + 2)
+        if len(buffer) - 1 - at > longest_line:
+            raise RequestError(414, "the request line is longer than the limit")
 
     def read_body(self) -> bytes | None:
         """Return the body of the request whose head was read last, once it is whole."""
@@ -183,18 +194,7 @@ class RequestReader:
         self._buffer, self._at = (b"", 0) if is_all else (buffer, end)
         self.head = self._body = None
         self._skipped, self._searched = False, 0
-        self._next, self._left = _Chunk.SIZE, 0
         return body
-
-    def _fields(self, section: bytes) -> Headers:
-        if _FIELDS.fullmatch(section) is None:
-            raise RequestError(400, NOT_HTTP)
-        if section and section.count(b"\r\n") >= self.limits.headers:
-            raise RequestError(431, f"there are more than {self.limits.headers} headers")
-        if not section:
-            return ()
-        names, _, values = zip(*map(_AT_COLON, section.split(b"\r\n")), strict=True)
-        return tuple(zip(names, map(_STRIPPED, values), strict=True))
 
     def _read_chunks(self, body: Pieces) -> bool:
         """Add all chunks that have come to ``body`` (section 7.1); return whether it is whole."""
@@ -233,11 +233,13 @@ class RequestReader:
                     raise RequestError.too_large(self.limits)
                 self._next = _Chunk.DATA if size_of_chunk else _Chunk.TRAILERS
                 self._left = size_of_chunk or _LONGEST_TRAILERS
-            elif _FIELDS.fullmatch(buffer, at, end) is None:
+            elif FIELDS.fullmatch(buffer, at, end) is None:
                 raise RequestError(400, NOT_HTTP)
             else:  # trailers are dropped: few read them, and HTTP/1.0 has none
                 self._left -= line + 2
                 done = not line
             at = end + 2
         self._at = at
+        if done:
+            self._next, self._left = _Chunk.SIZE, 0
         return done

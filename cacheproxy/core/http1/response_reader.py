@@ -15,7 +15,7 @@ from types import SimpleNamespace
 
 from httptools import HttpParserError, HttpResponseParser
 
-from cacheproxy.core.http1.headers import by_name, tokens
+from cacheproxy.core.http1.headers import by_name, fields_of, tokens
 from cacheproxy.core.prompt.request import Headers
 
 LONGEST_HEAD = 256 << 10
@@ -24,7 +24,8 @@ _MOST_INTERIM = 32
 _MOST_FRAMING = 64
 """Bytes of framing for each byte of a body that do not count against ``LONGEST_HEAD``: a chunk of
 one byte may have 24 and an extension."""
-_NO_LENGTH = "the upstream's Content-Length is not a valid number"
+_TOO_LONG = 19
+"""Digits of a Content-Length that is refused."""
 _BROKEN = "the upstream's chunk framing is broken"
 _TRAILER = re.compile(r"header|Content-Length|Transfer-Encoding|LF after CR\Z")
 """Pattern of llhttp's reasons to refuse a trailer, none of which it has to refuse a chunk. (A
@@ -37,8 +38,6 @@ _TEXT = rb"[^\x00-\x08\x0a-\x1f\x7f]"
 # Section 4: status-line = HTTP-version SP status-code SP [ reason-phrase ]; some servers leave
 # out the last SP.
 _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: (%s*))?" % _TEXT)
-# RFC 9110, sections 5.1 and 5.5: a name, and a value up to the end of the line.
-_FIELD = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):(" + _TEXT + rb"*)(?:\r\n|\Z)")
 _HEAD_END = b"\r\n\r\n"
 _BARE_LF = re.compile(rb"(?<!\r)\n")
 """A bare LF, which may end a line by section 2.2; a reader that disagrees joins the two lines."""
@@ -107,12 +106,11 @@ class ResponseReader:
 
     def feed(self, data: bytes) -> bytes:
         """Return the body's bytes in ``data``, the next bytes received, without framing."""
-        if self._state is _State.HEAD:
-            self._head += data
-            while self._state is _State.HEAD:
-                if not self._read_head():
-                    return b""
-            data, self._head = bytes(self._head), bytearray()
+        while self._state is _State.HEAD:
+            rest = self._read_head(data)
+            if rest is None:
+                return b""
+            data = rest
         state = self._state
         if state is _State.CHUNKS:
             return self._read_chunks(data)
@@ -134,49 +132,43 @@ class ResponseReader:
             where = "before the response head was whole" if self.head is None else "mid-body"
             raise ResponseError(f"the upstream closed the connection {where}")
 
-    def _read_head(self) -> bool:
-        """Read one head, interim or final; return whether there was a whole one."""
+    def _read_head(self, data: bytes) -> bytes | None:
+        """Read one head, interim or final; return the bytes behind it, None if it is not whole."""
         head = self._head
+        head += data
         end = head.find(_HEAD_END, self._searched)
         at = len(head) - 3 if end < 0 else end
-        within = min(LONGEST_HEAD, len(head) if end < 0 else end)
-        if _BARE_LF.search(head, self._searched, within):
+        if _BARE_LF.search(head, self._searched, min(LONGEST_HEAD, len(head) if end < 0 else end)):
             raise ResponseError("the upstream's response head has a line feed without a CR")
         if at > LONGEST_HEAD:
             raise ResponseError("the upstream's response head is too large")
         if end < 0:
             self._searched = max(0, at)
-            return False
+            return None
         line, _, lines = bytes(head[:at]).partition(b"\r\n")
-        del head[: at + len(_HEAD_END)]
-        self._searched = 0
+        rest = bytes(head[at + len(_HEAD_END) :])
+        self._head, self._searched = bytearray(), 0
         status_line = _STATUS_LINE.fullmatch(line)
         if status_line is None:
             raise ResponseError("the upstream's answer is not HTTP/1.1")
         status = int(status_line[2])
         if status >= 200:
             self._begin_body(ResponseHead(status, status_line[3] or b"", _fields(lines)))
-            return True
+            return rest
         self._interim += 1
         if status == 101 or self._interim > _MOST_INTERIM:
             raise ResponseError(f"the upstream sent an unexpected {status} response")
-        return True
+        return rest
 
     def _begin_body(self, head: ResponseHead) -> None:
         """Determine the body's length by the steps of RFC 9112, section 6.3, in their order."""
         lengths, codings = head.values(b"content-length"), head.values(b"transfer-encoding")
         if lengths:
-            announced = lengths[0]
-            if len(lengths) > 1 or b"," in announced:
-                lengths = tokens(lengths)
-                announced = lengths[0]
-            if len(set(lengths)) > 1 or not announced.isdigit() or len(announced) >= 19:
-                raise ResponseError(_NO_LENGTH)
-            if len(lengths) > 1:  # equal ones become one header (RFC 9110, section 8.6)
-                kept = [field for field in head.headers if field[0].lower() != b"content-length"]
-                fields = (*kept, (b"Content-Length", announced))
-                head = ResponseHead(head.status, head.reason, fields)
-            head.length = int(announced)
+            length = lengths[0]
+            if len(lengths) > 1 or not length.isdigit() or len(length) >= _TOO_LONG:
+                head = _one_length(head, lengths)  # equal ones: RFC 9110, section 8.6
+                (length,) = head.values(b"content-length")
+            head.length = int(length)
         if self._method == b"HEAD" or head.status in (204, 304):
             self._state = _State.DONE
         elif codings:
@@ -219,12 +211,17 @@ class ResponseReader:
 def _fields(lines: bytes) -> Headers:
     if b"\n " in lines or b"\n\t" in lines:
         lines = _OBS_FOLD.sub(b" ", lines)
-    fields = []
-    position = 0
-    while position < len(lines):
-        found = _FIELD.match(lines, position)
-        if found is None:
-            raise ResponseError("the upstream sent a malformed header line")
-        fields.append((found[1], found[2].strip(b" \t")))
-        position = found.end()
-    return tuple(fields)
+    found = fields_of(lines)
+    if found is None:
+        raise ResponseError("the upstream sent a malformed header line")
+    return found
+
+
+def _one_length(head: ResponseHead, lengths: list[bytes]) -> ResponseHead:
+    """Return ``head`` with one Content-Length; raises ResponseError unless all are one number."""
+    found = tokens(lengths)
+    length = found[0]
+    if len(set(found)) > 1 or not length.isdigit() or len(length) >= _TOO_LONG:
+        raise ResponseError("the upstream's Content-Length is not a valid number")
+    kept = [field for field in head.headers if field[0].lower() != b"content-length"]
+    return ResponseHead(head.status, head.reason, (*kept, (b"Content-Length", length)))
