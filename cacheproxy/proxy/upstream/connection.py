@@ -19,7 +19,7 @@ from twisted.web.client import ResponseDone
 from twisted.web.iweb import UNKNOWN_LENGTH, IResponse
 from zope.interface import implementer
 
-from cacheproxy.core.http1.response_reader import ResponseError, ResponseReader
+from cacheproxy.core.http1.response_reader import ResponseError, ResponseHead, ResponseReader
 from cacheproxy.proxy.transport import eager
 from cacheproxy.proxy.transport.deadline import Deadline
 from cacheproxy.proxy.upstream.endpoints import DirectConnection
@@ -184,28 +184,35 @@ class UpstreamConnection(ResponseHeadParts, Protocol):
             self._broken(Failure())
             self.abort()
             return
-        if not self.has_head:
-            if response.head is None:
-                return
-            self.has_head = True
-            if self.no_head is not None:
-                self.no_head, silence.moment = None, self._until if silence.limit else None
-            head = self.head = response.head
-            self.length = UNKNOWN_LENGTH if head.length is None else head.length
-            answer, self._answer = self._answer, None
-            if answer is not None:
-                answer.callback(self)
+        head, reader = response.head, self._reader
+        if head is None:
+            return
         self.is_whole = response.done
-        if body:
-            if self.retained is not None:
-                self.retained.append(body)
-            if self._reader is not None:
-                self._reader.dataReceived(body)
-            else:
-                self.pauseProducing()
+        if body and self.retained is not None:
+            self.retained.append(body)
+        if not self.has_head:  # the body's beginning that came with it goes down with it
+            self._take_head(head)
+        elif body and reader is not None:
+            reader.dataReceived(body)
+        if body and self._reader is None and not self.is_whole:
+            self.pauseProducing()
         if self.is_whole:
-            self._end(WHOLE)
+            if self._ended is None:
+                self._end(WHOLE)
             self._close()
+
+    def _take_head(self, head: ResponseHead) -> None:
+        """Report that the final response's ``head`` has come."""
+        silence = self._silence
+        self.has_head, self.head = True, head
+        if self.no_head is not None:
+            self.no_head, silence.moment = None, self._until if silence.limit else None
+        self.length = UNKNOWN_LENGTH if head.length is None else head.length
+        if self.is_whole:
+            self._ended = WHOLE
+        answer, self._answer = self._answer, None
+        if answer is not None:
+            answer.callback(self)
 
     # The response's body.
 
