@@ -37,7 +37,7 @@ _TEXT = rb"[^\x00-\x08\x0a-\x1f\x7f]"
 """A character of a text: no control character, to which a client or terminal might react."""
 # Section 4: status-line = HTTP-version SP status-code SP [ reason-phrase ]; some servers leave
 # out the last SP.
-_STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: (%s*))?" % _TEXT)
+_STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: (%s*))?(?:\r\n|\Z)" % _TEXT)
 _HEAD_END = b"\r\n\r\n"
 _BARE_LF = re.compile(rb"(?<!\r)\n")
 """A bare LF, which may end a line by section 2.2; a reader that disagrees joins the two lines."""
@@ -145,16 +145,22 @@ class ResponseReader:
         if end < 0:
             self._searched = max(0, at)
             return None
-        line, _, lines = bytes(head[:at]).partition(b"\r\n")
-        rest = bytes(head[at + len(_HEAD_END) :])
-        self._head, self._searched = bytearray(), 0
-        status_line = _STATUS_LINE.fullmatch(line)
+        status_line = _STATUS_LINE.match(head, 0, at)
         if status_line is None:
             raise ResponseError("the upstream's answer is not HTTP/1.1")
-        status = int(status_line[2])
+        status, reason = int(status_line[2]), status_line[3] or b""
+        lines = bytes(head[status_line.end() : at])
+        rest = bytes(head[at + len(_HEAD_END) :])
+        head.clear()
         if status >= 200:
-            self._begin_body(ResponseHead(status, status_line[3] or b"", _fields(lines)))
+            fields = fields_of(lines)
+            if fields is None:
+                fields = fields_of(_OBS_FOLD.sub(b" ", lines))
+            if fields is None:
+                raise ResponseError("the upstream sent a malformed header line")
+            self._begin_body(ResponseHead(status, reason, fields))
             return rest
+        self._searched = 0
         self._interim += 1
         if status == 101 or self._interim > _MOST_INTERIM:
             raise ResponseError(f"the upstream sent an unexpected {status} response")
@@ -206,15 +212,6 @@ class ResponseReader:
         if self._ended:
             self._state, self.done = _State.DONE, True
         return body
-
-
-def _fields(lines: bytes) -> Headers:
-    if b"\n " in lines or b"\n\t" in lines:
-        lines = _OBS_FOLD.sub(b" ", lines)
-    found = fields_of(lines)
-    if found is None:
-        raise ResponseError("the upstream sent a malformed header line")
-    return found
 
 
 def _one_length(head: ResponseHead, lengths: list[bytes]) -> ResponseHead:

@@ -244,13 +244,13 @@ class ProxyChannel(Protocol):
             if refused is not None:
                 self._refuse(refused.status, refused.message)
                 return False
-            if head.length is not None and head.length > self.limits.body:
+            size = head.length or 0
+            if size > self.limits.body:
                 raise RequestError.too_large(self.limits)
             self.persistent = head.persistent
             if site.access.token:
                 head = site.without_token(head)
-            large = head.length if head.length is not None and head.length > LARGE else 0
-            if large and not incoming.may_be(large, self._has_room):
+            if size > LARGE and not incoming.may_be(size, self._has_room):
                 return self._wait_for_room(head)
             if head.values(b"expect"):
                 self._go_ahead(head)

@@ -16,13 +16,13 @@ from twisted.python.failure import Failure
 from twisted.web.server import NOT_DONE_YET
 
 from cacheproxy.core.dialects.dialects import spoken
+from cacheproxy.core.http1.headers import values
 from cacheproxy.core.http1.request_head import RequestHead
 from cacheproxy.core.http1.request_reader import RequestReader
 from cacheproxy.core.privacy.origins import NOT_SHARED, Sharing
 from cacheproxy.core.prompt.request import Headers
 from cacheproxy.proxy.transport import eager
 
-_LENGTH_SIZE = len(b"content-length")
 _BODILESS = (204, 304)
 """Statuses of answers without a body. Content-Length is left out, too: RFC 9110, section 8.6,
 forbids it to 204; with 304 it is the length of another answer, and clients have waited for it."""
@@ -117,10 +117,7 @@ class ProxyRequest:
         if status in _BODILESS:
             headers = tuple([field for field in headers if field[0].lower() != b"content-length"])
         lines += map(b": ".join, (*headers, *self.sharing.headers))
-        has_length = False
-        for name, _ in headers:
-            if len(name) == _LENGTH_SIZE and name.lower() == b"content-length":
-                has_length = True
+        has_length = bool(values(headers, b"content-length"))
         # RFC 9112, section 6.3: these answers have no body, even if their headers announce one.
         self._bodiless = self.method == b"HEAD" or status in _BODILESS
         if not has_length and not self._bodiless and self.version == b"HTTP/1.1":

@@ -134,15 +134,15 @@ class Upstream:
     def _head(self, request: Request, via: bytes, also: Headers) -> bytes:
         base = "" if request.target == "*" else self.url.base  # OPTIONS * has no path
         target = _without_keys(request.target) if self._hides else request.target
-        lines = [
-            f"{request.method} {base}{target} HTTP/1.1".encode("latin-1"),
-            self._host,
-        ]
         headers = end_to_end(request.headers, self._not_forwarded)
         if b"cookie" in request.by_name:
             headers = without_our_cookies(headers)
-        lines += map(b": ".join, headers)
-        lines += map(b": ".join, also)
+        lines = [
+            f"{request.method} {base}{target} HTTP/1.1".encode("latin-1"),
+            self._host,
+            *map(b": ".join, headers),
+            *map(b": ".join, also),
+        ]
         if self._key:
             lines.append((request.dialect or UNKNOWN).key + self._key)
         if via:
