@@ -115,15 +115,15 @@ class Adapting:
             return adapted
         taught = self._server.beliefs.taught
         for each in self._all if taught else self._always:
-            one, learning, remembered, *_ = each
-            request = adapted.request
+            learning, remembered, request = each.learning, each.given, adapted.request
             if learning is not None:
                 remembered = await learning.learn(request, turn, begins=begins)
             elif remembered is None:
-                remembered = taught.get((one.name, self._server.key(request)))
+                remembered = taught.get((each.one.name, self._server.key(request)))
             if remembered is not None:
                 work = partial(adapt, each.of(turn), request, remembered)
-                adapted.take(one.name, await self._call(each, request, turn, work, remembered))
+                step = await self._call(each, request, turn, work, remembered)
+                adapted.take(each.one.name, step)
         return adapted
 
     async def heal(

@@ -78,11 +78,14 @@ class Answer(Protocol):
         """Go to ``state``; raises StepError if no step leads there from the present state."""
         if (self.state, state) not in ANSWER_STEPS:
             raise StepError(self.state, state)
-        self.state, connection = state, self.attempt.connection
+        self.state = state
+        if state is AnswerState.PREFILLING:
+            return
+        connection = self.attempt.connection
         if state is AnswerState.ANSWERING:
             assert connection is not None
             connection.retained = None  # no retry can have the answer any more
-        elif state is not AnswerState.PREFILLING:  # the answer is over: its place is free
+        else:  # the answer is over: its place is free
             if connection is not None and state is not AnswerState.DONE:
                 connection.abort()
             if self.is_running:  # _leave_place, inlined: every request comes by here

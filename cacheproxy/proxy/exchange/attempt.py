@@ -99,7 +99,8 @@ class Attempt:
         """
         context, server, record, turn = self._context, self._server, self._record, self._turn
         adapting, translating, upstream = server.adapting, server.translating, server.upstream
-        begins, asked = record.turn > 0, tuple[RuleReport, ...]()
+        begins = record.turn > 0
+        asked: tuple[RuleReport, ...]
         # 3. The request is adapted to what is known of this server.
         adapted = await adapting.adapt(self.request, turn, begins=begins)
         record.edited_after = context.clock.seconds() - self._started

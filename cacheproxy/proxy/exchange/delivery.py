@@ -36,7 +36,7 @@ MOST_WHOLE = 64 << 20
 """Bytes of an answer at most that is collected to be translated or replaced as a whole."""
 _EARLY: Headers = ((b"Content-Type", EVENTS), (b"Cache-Control", b"no-cache"))
 _OF_THE_BODY = frozenset({b"content-type", b"content-length", b"content-encoding"})
-_LENGTH = frozenset({b"content-length"})
+_LENGTH, _NOTHING = frozenset({b"content-length"}), frozenset[bytes]()
 
 
 class Delivery:
@@ -127,8 +127,8 @@ class Delivery:
         record.head_after = self._context.clock.seconds() - self.started
         record.status = head.status
         # A length beside chunked would contradict itself (RFC 9112, section 6.3).
-        chunked = bool(is_translated or head.values(b"transfer-encoding"))
-        also = _LENGTH if chunked else frozenset[bytes]()
+        chunked = is_translated or bool(head.values(b"transfer-encoding"))
+        also = _LENGTH if chunked else _NOTHING
         record.response_headers = end_to_end(head.headers, also, but=FOR_PAGES)
         self.tap = tap_of(head, record, keys, chunked=chunked)
         if self.down.started:

@@ -28,7 +28,7 @@ from cacheproxy.proxy.exchange.answer import Answer
 from cacheproxy.proxy.exchange.attempt import ExchangeContext
 from cacheproxy.proxy.exchange.delivery import Delivery
 from cacheproxy.proxy.exchange.form import asks_otherwise, reshaping, wants_stream
-from cacheproxy.proxy.exchange.normalizing import LARGE
+from cacheproxy.proxy.exchange.normalizing import is_plain
 from cacheproxy.proxy.exchange.pool import Chosen
 from cacheproxy.proxy.exchange.recording import take_tap
 from cacheproxy.proxy.exchange.relay import Relay
@@ -48,9 +48,7 @@ _BEGUN = Exchange(Request("", ""), bytes_down=0, outcome=Outcome.COMPLETE)
 def begin(context: ExchangeContext, down: ProxyRequest) -> int:
     """Relay ``down``; return NOT_DONE_YET, as the Resource that calls this does."""
     exchange = _UnderWay(context, down)
-    done = Deferred.fromCoroutine(exchange.run())
-    down.on_gone = partial(exchange.client_left, done)
-    done.addErrback(lambda failure: exchange.log("an observer failed", failure))
+    down.on_gone = partial(exchange.client_left, Deferred.fromCoroutine(exchange.run()))
     return NOT_DONE_YET
 
 
@@ -73,13 +71,20 @@ class _UnderWay:
 
     async def run(self) -> None:
         """Relay the request; then pass the record to the observers, also after a failure."""
-        record, delivery, sending = self.record, self.delivery, self.sending
         ended = AnswerState.DONE
         try:
-            await self._relay()
+            try:
+                await self._relay()
+            except Exception:
+                self._failed(Failure())
+                ended = AnswerState.BROKEN if self.delivery.gone is None else AnswerState.GIVEN_UP
+            self._finish(ended)
         except Exception:
-            self._failed(Failure())
-            ended = AnswerState.BROKEN if delivery.gone is None else AnswerState.GIVEN_UP
+            self.log("an observer failed", Failure())
+
+    def _finish(self, ended: AnswerState) -> None:
+        """Complete the record; ``ended``: the state of an answer that has not ended by itself."""
+        record, delivery, sending = self.record, self.delivery, self.sending
         answer, upstream = sending.answer, sending.server.upstream
         if answer is not None and answer.delivery is delivery:  # else the answer is held
             if answer.is_final:
@@ -122,12 +127,14 @@ class _UnderWay:
         down = delivery.down
         context.judge()  # the request may be the next turn of an exchange that has just ended
         # 1. The request is unpacked; the rules edit it, and its conversation is looked up.
-        is_large = len(down.body) > LARGE or b"content-encoding" in sending.came.by_name
-        preparing = context.unpacking.in_turn(self._prepare) if is_large else self._prepare()
-        prepared = await preparing
+        came = sending.came
+        if is_plain(came):
+            prepared = await context.normalizing.prepare(came)
+        else:
+            prepared = await context.unpacking.in_turn(self._prepare)
         if prepared.turn is not None and not self.is_probe:  # else it is no turn
             turn = self._begin(prepared.turn, prepared.request)
-            prepared = prepared._replace(turn=turn)
+            prepared = Prepared(prepared.request, prepared.reports, turn)
         # 2. It is sent to a server, adapted to that one; unless its answer is held already.
         held = sending.found(prepared) if context.holding.held else None
         asking = sending.send(prepared) if held is None else sending.join(held, prepared)
@@ -145,13 +152,12 @@ class _UnderWay:
         if down.started and not 200 <= head.status < 300:
             await self._defer_error(response, answer)
             return
-        overflow = None
         if attempt.refusal is not None and translation is None and (api := received.dialect):
             overflow = overflow_answer(attempt.refusal, api, streams=wants_stream(received))
-        if overflow is not None:
-            await delivery.say_overflow(overflow, response)
-            return
-        is_joined = head.status == 200 and held is not None
+            if overflow is not None:
+                await delivery.say_overflow(overflow, response)
+                return
+        is_joined = held is not None and head.status == 200
         is_other = is_joined and asks_otherwise(attempt.original, received)
         is_whole = is_other and not wants_stream(received)
         if is_other and not is_whole and not wants_stream(attempt.original) and not down.started:

@@ -17,7 +17,6 @@ from twisted.logger import Logger
 
 from cacheproxy.core.adapt.placing import late_messages
 from cacheproxy.core.collector import Collector
-from cacheproxy.core.conversation.history import NOTHING
 from cacheproxy.core.conversation.plan import Plan
 from cacheproxy.core.conversation.prepare import Prepared, prepare
 from cacheproxy.core.conversation.session import request_label
@@ -58,6 +57,16 @@ of body and parsing the JSON 0.03 s; a machine under load takes several times th
 def in_thread(reactor: Any, work: Callable[..., _T], *arguments: Any) -> Deferred[_T]:
     """Call ``work`` in a thread of the reactor's pool; fire with its result."""
     return deferToThreadPool(reactor, reactor.getThreadPool(), work, *arguments)
+
+
+def is_plain(request: Request) -> bool:
+    """Whether the body is neither large nor packed, and has no byte-order mark."""
+    body = request.body
+    return (
+        len(body) <= LARGE
+        and b"content-encoding" not in request.by_name
+        and not body.startswith(_BOM)
+    )
 
 
 def seconds_for(request: Request) -> float:
@@ -171,6 +180,7 @@ class Normalizing:
         self._logged: set[str] = set()
         self._noting = {one.name for one in plan.rules if isinstance(one, Rule) and one.note}
         self._ran_here = self._slow_here = 0
+        self._is_slow = False
 
     async def prepare(self, request: Request) -> Prepared:
         """Return ``request`` normalised, with its turn; a failing rule is left out, not raised."""
@@ -190,13 +200,14 @@ class Normalizing:
         self, work: Coroutine[PluginCall[Any], Any, Prepared], request: Request, given: Any = None
     ) -> Prepared | PluginCall[Any]:
         """Advance ``work``: on the reactor if ``request`` is short and slow ones have been rare."""
-        is_slow = self._slow_here >= max(_OFTEN, self._ran_here // _ONE_IN)
-        if is_slow or not request.is_quick(THREAD_ABOVE):
+        if self._is_slow or not request.is_quick(THREAD_ABOVE):
             return await self._in_thread(work, given)
         begun = worked()
         step = advance(work, given)
         self._ran_here += 1
-        self._slow_here += worked() - begun > _SLOW
+        if worked() - begun > _SLOW:
+            self._slow_here += 1
+            self._is_slow = self._slow_here >= max(_OFTEN, self._ran_here // _ONE_IN)
         return step
 
     async def _guarded(self, call: PluginCall[Any], request: Request) -> Any:
@@ -250,8 +261,8 @@ class Normalizing:
         A failing rule is logged each time; a body that is not understood once per reason; the
         first use of each rule that adds notes once.
         """
-        turn = prepared.turn
-        label = partial(request_label, prepared.request, prepared.session)
+        request, turn = prepared.request, prepared.turn
+        label = partial(request_label, request, prepared.session)
         for report in prepared.reports:
             if report.is_slow:
                 self._leave_out(report, label())
@@ -282,32 +293,6 @@ class Normalizing:
                 )
         for hook, problem in prepared.problems:
             self._workers.failed(hook, problem, label())
-        source = NOTHING if turn is None else turn.source
-        if turn is not None and source.rivals and self._is_first(_RIVALS):
-            _log.warn(
-                "{session}: {count} conversations without a session id read alike so far, so "
-                "nothing that is kept of one is put into another: pinned values and reasoning "
-                "begin anew. A client that sends X-Session-ID is told apart at once (logged once)",
-                session=label(),
-                count=source.rivals,
-            )
-        if turn is not None and source.is_unseen and self._is_first(_UNSEEN):
-            _log.info(
-                "{session}: not all answers in this conversation came through here since the "
-                "start, and its client names no session, so its pinned values begin anew. A "
-                "client that sends X-Session-ID keeps them (logged once)",
-                session=label(),
-            )
-        if turn is not None and _ELSEWHERE not in self._logged and was_elsewhere(turn):
-            self._logged.add(_ELSEWHERE)
-            _log.warn(
-                "{session}: this proxy has not seen the turn before; another proxy must have "
-                "served it. Each change of proxy starts pinned values and verdicts anew. Have "
-                "the load balancer keep a conversation at one proxy: docs/running.md has the "
-                "configuration (logged once)",
-                session=label(),
-            )
-        request = prepared.request
         if request.dialect is not None and request.document is None:
             why = request.not_understood
             if self._is_first(str(why)):
@@ -317,3 +302,30 @@ class Normalizing:
                     path=redact_target(request.path),
                     why=why,
                 )
+        if turn is None:
+            return
+        source = turn.source
+        if source.rivals and self._is_first(_RIVALS):
+            _log.warn(
+                "{session}: {count} conversations without a session id read alike so far, so "
+                "nothing that is kept of one is put into another: pinned values and reasoning "
+                "begin anew. A client that sends X-Session-ID is told apart at once (logged once)",
+                session=label(),
+                count=source.rivals,
+            )
+        if source.is_unseen and self._is_first(_UNSEEN):
+            _log.info(
+                "{session}: not all answers in this conversation came through here since the "
+                "start, and its client names no session, so its pinned values begin anew. A "
+                "client that sends X-Session-ID keeps them (logged once)",
+                session=label(),
+            )
+        if _ELSEWHERE not in self._logged and was_elsewhere(turn):
+            self._logged.add(_ELSEWHERE)
+            _log.warn(
+                "{session}: this proxy has not seen the turn before; another proxy must have "
+                "served it. Each change of proxy starts pinned values and verdicts anew. Have "
+                "the load balancer keep a conversation at one proxy: docs/running.md has the "
+                "configuration (logged once)",
+                session=label(),
+            )

@@ -50,10 +50,9 @@ class Sending:
         chosen = self.chosen = self.chosen or servers.choose(prepared)
         record.route, record.was_at = chosen.route, chosen.was
         why: Exception | None = None
-        head_after = context.head_after
+        head_after, all_of_them = context.head_after, chosen.servers
         no_head = (head_after, delivery.begin_early) if head_after else None
-        for place, server in enumerate(chosen.servers, start=1):
-            after = next(iter(chosen.servers[place:]), None)
+        for server, after in zip(all_of_them, (*all_of_them[1:], None), strict=True):
             attempt = Attempt(
                 *(context, server, self.came, prepared, record), started=delivery.started
             )
@@ -91,20 +90,16 @@ class Sending:
                     raise
                 why = error
             else:
-                status = 0 if response is None else response.head.status
-                is_last = why is not None or after is None
-                if (
-                    response is None
-                    or is_last
-                    or not servers.may_go_on(chosen, server, after, status)
-                ):
-                    turn = prepared.turn if status < 400 else None
-                    if record.place is not None and turn is not None:
+                if response is None:
+                    return None
+                status, turn = response.head.status, prepared.turn
+                is_last = after is None or why is not None
+                if is_last or not servers.may_go_on(chosen, server, after, status):
+                    if status < 400 and record.place is not None and turn is not None:
                         lane = turn.lane
                         if server.name or (lane is not None and lane.home is not None):
                             servers.settle(chosen, server, turn, record.place.lane)
-                    if response is not None:
-                        answer.become(AnswerState.PREFILLING)
+                    answer.become(AnswerState.PREFILLING)
                     return response
                 server.health.doubt()  # status 429 or 503: the server may be down
                 why = ResponseError(f"the upstream answered with status {status}")
