@@ -18,7 +18,6 @@ from twisted.web.server import NOT_DONE_YET
 from zope.interface import implementer
 
 from cacheproxy.core.http1.request_head import RequestError, RequestHead
-from cacheproxy.core.privacy.access import Door
 from cacheproxy.core.privacy.origins import NOT_SHARED
 from cacheproxy.proxy.downstream.bodies import LARGE
 from cacheproxy.proxy.downstream.incoming import NOTHING, Incoming
@@ -43,7 +42,6 @@ _UNREAD_SECONDS = 600.0
 """Seconds in which a client has to read the end of an answer: the bytes in our buffer and the
 kernel's, a few hundred kilobytes, since the rest waits at the upstream."""
 
-_NOWHERE = Door()
 _OURS = (Phase.ANSWER, Phase.ROOM)
 """Phases in which the client waits for the proxy: bytes that it sends meanwhile are read ahead."""
 
@@ -57,6 +55,9 @@ class ProxyChannel(Protocol):
     """
 
     transport: Any  # ITCPTransport, IPushProducer and IConsumer
+    secure: bool
+    peer: str
+    """See ``Connection``."""
 
     def __init__(self, site: SiteState, limits: Limits) -> None:
         self.site = site
@@ -65,10 +66,6 @@ class ProxyChannel(Protocol):
         self.persistent = True
         self.is_aborted = False
         self.producer: IPushProducer | None = None
-        self.secure = False
-        self.peer = ""  #: see ``Connection``
-        self._door = _NOWHERE
-        self._is_plain = False
         self._wait = Wait(site.reactor, self._expired)
         self._incoming = Incoming(site, limits)
         self.was_used = False

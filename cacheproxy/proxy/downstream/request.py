@@ -70,6 +70,8 @@ class ProxyRequest:
 
     The answer begins with ``send_head``; its bytes wait for the first ``write``, ``flush`` or
     ``finish``, so that head and body go out together. Nothing is written once the client has left.
+    ``framed``: whether the framing shows the end, so that an incomplete answer can be recognised;
+    known from ``send_head`` on.
     """
 
     def __init__(
@@ -89,11 +91,7 @@ class ProxyRequest:
         self.sharing = sharing
         self.started = False
         """Whether ``send_head`` was called."""
-        self.framed = False
-        """Whether the framing shows the end, so that an incomplete answer can be recognised."""
         self.finished = False
-        self._chunked = False
-        self._bodiless = False
         self._unsent = b""
         self._lost = False
         self.on_gone: Callable[[Failure], object] | None = None
@@ -120,10 +118,10 @@ class ProxyRequest:
         has_length = bool(values(headers, b"content-length"))
         # RFC 9112, section 6.3: these answers have no body, even if their headers announce one.
         self._bodiless = self.method == b"HEAD" or status in _BODILESS
-        if not has_length and not self._bodiless and self.version == b"HTTP/1.1":
-            self._chunked = True
+        chunked = not (has_length or self._bodiless) and self.version == b"HTTP/1.1"
+        if chunked:
             lines.append(b"Transfer-Encoding: chunked")
-        self.framed = has_length or self._chunked
+        self.framed, self._chunked = has_length or chunked, chunked
         if self.channel.is_ending:
             lines.append(b"Connection: close")
         lines.append(b"\r\n")

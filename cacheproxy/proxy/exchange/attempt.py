@@ -12,6 +12,7 @@ from cacheproxy.core.adapt.thinking import NAME as THINKING
 from cacheproxy.core.adapt.thinking import KeptNeed
 from cacheproxy.core.conversation.prepare import Prepared
 from cacheproxy.core.conversation.store import Store
+from cacheproxy.core.conversation.turn import Turn
 from cacheproxy.core.http1.response_reader import ResponseError
 from cacheproxy.core.kinds.prefill import Progress
 from cacheproxy.core.prompt.request import Headers, Request
@@ -55,9 +56,7 @@ class ExchangeContext:
 class Attempt:
     """One attempt to get the answer from ``server``; its steps are noted in ``record``.
 
-    ``came``: the request as the client sent it, which is forwarded if nothing is edited.
-    ``prepared``: the request after rules and pins. ``started``: seconds of ``context.clock`` when
-    the request had been read.
+    ``prepared``: the request after rules and pins.
 
     ``counted``: the whole answer, if the proxy computes it. ``translated``: None if the request
     went in its own API. ``thought_key``: key under which the answer's reasoning is remembered.
@@ -70,11 +69,8 @@ class Attempt:
         self,
         context: ExchangeContext,
         server: Server,
-        came: Request,
         prepared: Prepared,
         record: Exchange,
-        *,
-        started: float,
     ) -> None:
         self.connection: UpstreamConnection | None = None
         self.counted: bytes | None = None
@@ -84,26 +80,30 @@ class Attempt:
         self.refusal: Refusal | None = None
         self.original = record.received
         self._context, self._server, self._record = context, server, record
-        self._came, self._started, self._turn = came, started, prepared.turn
         self.request, self._reports = prepared.request, prepared.reports
         if not server.edits:
             self.request, self._reports = record.received, ()
-        record.sent = record.edited_after = record.sent_after = None  # of the server before
 
     async def send(
-        self, no_head: tuple[float, Callable[[], object]] | None = None
+        self,
+        came: Request,
+        turn: Turn | None,
+        started: float,
+        no_head: tuple[float, Callable[[], object]] | None,
     ) -> UpstreamConnection | None:
         """Return the response once its head has come, None if ``counted`` is the answer.
 
+        ``came``: the request as the client sent it, which is forwarded if nothing is edited.
+        ``turn``: its turn. ``started``: seconds of ``context.clock`` when it had been read.
         ``no_head``: see UpstreamConnection. Raises every failure.
         """
-        context, server, record, turn = self._context, self._server, self._record, self._turn
+        context, server, record = self._context, self._server, self._record
         adapting, translating, upstream = server.adapting, server.translating, server.upstream
         begins = record.turn > 0
         asked: tuple[RuleReport, ...]
         # 3. The request is adapted to what is known of this server.
         adapted = await adapting.adapt(self.request, turn, begins=begins)
-        record.edited_after = context.clock.seconds() - self._started
+        record.edited_after = context.clock.seconds() - started
         stamp: Headers = ()
         if server.stamp.names:
             stamp = server.stamp.headers(record.received, None if turn is None else turn.session)
@@ -123,8 +123,8 @@ class Attempt:
                 self.translated = translated
             record.sent = sent = adapted.request if translated is None else translated.sent
             # 6. It is sent; still packed, if it came so and this upstream's are not edited.
-            record.sent_after = context.clock.seconds() - self._started
-            goes = self._came if sent is record.received and not server.edits else sent
+            record.sent_after = context.clock.seconds() - started
+            goes = came if sent is record.received and not server.edits else sent
             if server.profiling.progress and translated is None:
                 goes, report = adapting.finish(goes)
                 self.strip_progress = report is not None

@@ -53,18 +53,16 @@ class Sending:
         head_after, all_of_them = context.head_after, chosen.servers
         no_head = (head_after, delivery.begin_early) if head_after else None
         for server, after in zip(all_of_them, (*all_of_them[1:], None), strict=True):
-            attempt = Attempt(
-                *(context, server, self.came, prepared, record), started=delivery.started
-            )
+            attempt, turn = Attempt(context, server, prepared, record), prepared.turn
             self.server = server
-            delivery.turn, delivery.ask, admission = prepared.turn, None, server.admission
+            delivery.turn, delivery.ask, admission = turn, None, server.admission
             if (
                 admission is not None
                 and record.turn
                 and (
                     server.under_way
                     or admission.knows != admission.beliefs.places
-                    or (prepared.turn is not None and prepared.turn.lane is None)
+                    or (turn is not None and turn.lane is None)
                 )
             ):
                 await admission.admit(delivery, server.under_way)
@@ -76,7 +74,7 @@ class Sending:
             if context.holding.held and delivery.takes_a_slot:
                 context.holding.make_way(server, record.session)
             try:
-                response = await attempt.send(no_head)
+                response = await attempt.send(self.came, turn, delivery.started, no_head)
             except NoTranslationError as error:
                 self.unable += (server,)
                 if after is None:
@@ -92,7 +90,7 @@ class Sending:
             else:
                 if response is None:
                     return None
-                status, turn = response.head.status, prepared.turn
+                status = response.head.status
                 is_last = after is None or why is not None
                 if is_last or not servers.may_go_on(chosen, server, after, status):
                     if status < 400 and record.place is not None and turn is not None:
@@ -104,6 +102,7 @@ class Sending:
                 server.health.doubt()  # status 429 or 503: the server may be down
                 why = ResponseError(f"the upstream answered with status {status}")
             answer.become(AnswerState.GIVEN_UP)
+            record.sent = record.edited_after = record.sent_after = None
         raise AssertionError("the last one returns or raises")
 
     # A retry by a client that had left before its answer.

@@ -27,7 +27,6 @@ class Deadline:
         self._clock = clock
         self._expired: Callable[[], object] | None = expired
         self._timer: IDelayedCall | None = None
-        self._fires = 0.0
         self._paused = False
 
     def set(self, seconds: float) -> None:
@@ -35,10 +34,8 @@ class Deadline:
         self.moment = moment = self.seconds() + seconds
         if self._timer is None:
             self._timer = self._clock.callLater(seconds, self._fire)
-            self._fires = moment
-        elif moment < self._fires:
+        elif moment < self._timer.getTime():
             self._timer.reset(seconds)
-            self._fires = moment
 
     def heard(self) -> None:
         """Start the silence again: data came, or the silence begins now."""
@@ -72,7 +69,6 @@ class Deadline:
         left = self.moment - self.seconds()
         if left > 0:
             self._timer = self._clock.callLater(left, self._fire)
-            self._fires = self.moment
         else:
             self.moment = None
             self._expired()

@@ -14,6 +14,7 @@ from twisted.logger import Logger
 NAMES = ("_selectables", "_poller", "_doReadOrWrite", "_disconnectSelectable")
 """Private names of Twisted's reactor that are used here; without them it polls as Twisted does."""
 
+_READABLE = select.EPOLLIN
 _log = Logger()
 
 
@@ -38,13 +39,12 @@ def _poll(reactor: Any, timeout: float | None) -> None:
         if error.errno == errno.EINTR:
             return
         raise
-    act = reactor._doReadOrWrite  # noqa: SLF001
     for descriptor, event in ready:
         selectable = selectables.get(descriptor)
         if selectable is None:  # closed by an earlier event of this turn
             continue
         try:
-            if event == select.EPOLLIN:
+            if event == _READABLE:
                 try:
                     why = selectable.doRead()
                 except BaseException as error:
@@ -53,7 +53,7 @@ def _poll(reactor: Any, timeout: float | None) -> None:
                 if why:
                     reactor._disconnectSelectable(selectable, why, True)  # noqa: SLF001
             else:
-                act(selectable, descriptor, event)
+                reactor._doReadOrWrite(selectable, descriptor, event)  # noqa: SLF001
         except Exception:
             _log.failure("a connection failed")
 

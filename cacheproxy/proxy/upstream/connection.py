@@ -58,6 +58,7 @@ class UpstreamConnection(ResponseHeadParts, Protocol):
     transport: Any  # ITCPTransport and IPushProducer
     is_whole = False
     """Whether the end of the response has come; set before the body's last bytes are delivered."""
+    _until: float | None  # end of the silence, while ``no_head`` is due before
     no_head: tuple[float, Callable[[], object]] | None = None
     """Seconds, and a callback that is called if no head has come by then; None: no callback."""
 
@@ -81,7 +82,6 @@ class UpstreamConnection(ResponseHeadParts, Protocol):
         self._handshake_seconds = handshake
         self._handshake: IDelayedCall | None = None
         self._is_gone = False
-        self._until: float | None = None  # end of the silence, while ``no_head`` is due before
         self.has_head = False  #: whether the response's head has come
         self.retained: list[bytes] | None = []
         """Bytes of the body that have come; None: the body gets no further reader."""
@@ -155,9 +155,9 @@ class UpstreamConnection(ResponseHeadParts, Protocol):
 
     def _await_head(self) -> None:
         """Begin to measure the silence; ``no_head``, if it is due earlier, is called first."""
-        limit, self._until = self._silence.limit, None
-        if self.no_head is not None and not 0 < limit <= self.no_head[0]:
-            limit = self.no_head[0]
+        limit, no_head, self._until = self._silence.limit, self.no_head, None
+        if no_head is not None and not 0 < limit <= no_head[0]:
+            limit = no_head[0]
         else:
             self.no_head = None
         if limit:
@@ -170,20 +170,21 @@ class UpstreamConnection(ResponseHeadParts, Protocol):
     def dataReceived(self, data: bytes) -> None:
         """Parse the response; deliver the bytes of its body."""
         silence, response = self._silence, self._response
-        if silence.moment is None:
-            silence.heard()
-        else:  # the same inlined, since every chunk comes by here
-            moment = silence.seconds() + silence.limit
-            if self.no_head is None:
-                silence.moment = moment
-            else:  # an interim response is no head
-                self._until = moment
         try:
             body = response.feed(data)
         except ResponseError:
             self._broken(Failure())
             self.abort()
             return
+        if not response.done:  # else the silence is over
+            if silence.moment is None:
+                silence.heard()
+            else:  # the same inlined, since every chunk comes by here
+                moment = silence.seconds() + silence.limit
+                if self.no_head is None:
+                    silence.moment = moment
+                else:  # an interim response is no head
+                    self._until = moment
         head, reader = response.head, self._reader
         if head is None:
             return

@@ -16,7 +16,7 @@ from typing import Any, cast
 from twisted.internet import tcp
 from twisted.internet.abstract import isIPAddress, isIPv6Address
 from twisted.internet.address import IPv4Address, IPv6Address
-from twisted.internet.defer import Deferred, fail
+from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.endpoints import (
     HostnameEndpoint,
     TCP4ClientEndpoint,
@@ -47,6 +47,7 @@ from zope.interface import implementer
 from cacheproxy.proxy.transport import eager
 
 _CLOSED = Failure(ConnectionDone())
+_MADE = (0, errno.EISCONN)
 _UNDER_WAY = (errno.EINPROGRESS, errno.EALREADY, errno.EWOULDBLOCK)
 
 
@@ -125,8 +126,8 @@ class DirectEndpoint:
             return fail(ConnectBindError(error.errno, os.strerror(error.errno or 0)))
         protocol = protocolFactory.buildProtocol(None)  # type: ignore[arg-type]
         assert protocol is not None
-        connection = DirectConnection(skt, protocol, self._reactor)
-        return connection.connect(self._address, self._timeout)
+        connection = DirectConnection(skt, protocol, self._reactor, self._address)
+        return connection.connect(self._timeout)
 
 
 class DirectConnection(tcp.Connection):
@@ -135,19 +136,21 @@ class DirectConnection(tcp.Connection):
     logstr = "upstream"
     bufferSize = 120 << 10
 
-    def __init__(self, skt: socket.socket, protocol: IProtocol, reactor: Any) -> None:
+    def __init__(self, skt: socket.socket, protocol: IProtocol, reactor: Any, address: Any) -> None:
         super().__init__(skt, protocol, reactor)
-        self._address: Any = None
+        self._address = address
         self._connecting: Deferred[IProtocol] | None = None
         self._timer: IDelayedCall | None = None
 
-    def connect(self, address: Any, timeout: float) -> Deferred[IProtocol]:
-        """Begin to connect to ``address``; see DirectEndpoint."""
-        self._address = address
-        done = self._connecting = Deferred(lambda _: self._failed(ConnectingCancelledError(None)))
-        code = self.socket.connect_ex(address)
+    def connect(self, timeout: float) -> Deferred[IProtocol]:
+        """Begin to connect; see DirectEndpoint."""
+        code = self.socket.connect_ex(self._address)
         if code in _UNDER_WAY:  # asked again: on loopback the connection is made by now
-            code = self.socket.connect_ex(address)
+            code = self.socket.connect_ex(self._address)
+        if code in _MADE:
+            self._made()
+            return succeed(self.protocol)
+        done = self._connecting = Deferred(lambda _: self._failed(ConnectingCancelledError(None)))
         if code in _UNDER_WAY:
             self._timer = cast("IReactorTime", self.reactor).callLater(
                 timeout, self._failed, ConnectTimeout()
@@ -203,17 +206,19 @@ class DirectConnection(tcp.Connection):
         return _address(self._address)
 
     def _settle(self, code: int) -> None:
-        if code not in (0, errno.EISCONN):
+        if code not in _MADE:
             self._failed(getConnectError((code, os.strerror(code))))
             return
         done, self._connecting = self._connecting, None
-        if self._timer is not None:
-            self._stop_timer()
+        self._stop_timer()
+        self._made()
+        if done is not None:
+            done.callback(self.protocol)
+
+    def _made(self) -> None:
         self.connected = 1
         self.startReading()
         self.protocol.makeConnection(self)
-        if done is not None:
-            done.callback(self.protocol)
 
     def _failed(self, error: Exception) -> None:
         done, self._connecting = self._connecting, None
