@@ -9,7 +9,6 @@ Trailers are dropped, valid or not: the body has ended before them (section 7.1.
 from __future__ import annotations
 
 import re
-from enum import Enum, auto
 from functools import partial
 from types import SimpleNamespace
 
@@ -24,6 +23,7 @@ _MOST_INTERIM = 32
 _MOST_FRAMING = 64
 """Bytes of framing for each byte of a body that do not count against ``LONGEST_HEAD``: a chunk of
 one byte may have 24 and an extension."""
+_BODILESS = (204, 304)
 _TOO_LONG = 19
 """Digits of a Content-Length that is refused."""
 _BROKEN = "the upstream's chunk framing is broken"
@@ -74,12 +74,37 @@ class ResponseError(ValueError):
     """The upstream's bytes are no response that can be passed on."""
 
 
-class _State(Enum):
-    HEAD = auto()
-    LENGTH = auto()
-    UNTIL_CLOSE = auto()
-    CHUNKS = auto()
-    DONE = auto()
+class _Chunks:
+    """The chunked body of a response, read by llhttp; ``ended``: not empty once its end has come.
+
+    The parser refers to lists alone: a reference to this object would be a cycle.
+    """
+
+    def __init__(self) -> None:
+        self.ended: list[bool] = []
+        self._pieces: list[bytes] = []
+        self._framing = 0
+        end = partial(self.ended.append, True)
+        callbacks = SimpleNamespace(on_body=self._pieces.append, on_message_complete=end)
+        self._parser = HttpResponseParser(callbacks)
+        self._parser.set_dangerous_leniencies(lenient_spaces_after_chunk_size=True)
+        self._parser.feed_data(_CHUNKED_HEAD)
+
+    def feed(self, data: bytes) -> bytes:
+        """Return the data of all chunks in ``data``, joined, so that one read makes one write."""
+        pieces = self._pieces
+        try:
+            self._parser.feed_data(data)
+        except HttpParserError as error:
+            if not self.ended and _TRAILER.search(str(error)) is None:
+                raise ResponseError(_BROKEN) from None
+            self.ended.append(True)
+        body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        pieces.clear()
+        self._framing += len(data) - len(body) * _MOST_FRAMING
+        if self._framing > LONGEST_HEAD:
+            raise ResponseError(_BROKEN)
+        return body
 
 
 class ResponseReader:
@@ -94,40 +119,36 @@ class ResponseReader:
         self.head: ResponseHead | None = None
         self.done = False
         self._method = method
-        self._state = _State.HEAD
         self._head = bytearray()
         self._searched = 0
-        self._left = 0
         self._interim = 0
-        self._chunks: HttpResponseParser | None = None
-        self._pieces: list[bytes] = []
-        self._ended: list[bool] = []
-        self._framing = 0
+        self._left: int | None = None  # bytes of the body; None: not known, or chunked
+        self._chunks: _Chunks | None = None
 
     def feed(self, data: bytes) -> bytes:
         """Return the body's bytes in ``data``, the next bytes received, without framing."""
-        while self._state is _State.HEAD:
+        while self.head is None:
             rest = self._read_head(data)
             if rest is None:
                 return b""
             data = rest
-        state = self._state
-        if state is _State.CHUNKS:
-            return self._read_chunks(data)
-        if state is _State.UNTIL_CLOSE:
-            return data
-        if state is not _State.LENGTH:
+        if self.done:
             return b""
-        taken = data[: self._left] if len(data) > self._left else data
-        self._left -= len(taken)
-        if not self._left:
-            self._state, self.done = _State.DONE, True
-        return taken
+        chunks, left = self._chunks, self._left
+        if chunks is not None:
+            data = chunks.feed(data)
+            self.done = bool(chunks.ended)
+        elif left is not None:
+            self._left = left - len(data)
+            if len(data) >= left:
+                self.done = True
+                return data[:left]
+        return data
 
     def close(self) -> None:
         """Take the end of the connection; raises ResponseError if it came too early."""
-        if self._state is _State.UNTIL_CLOSE:
-            self._state, self.done = _State.DONE, True
+        if self.head is not None and self._left is None and self._chunks is None:
+            self.done = True
         if not self.done:
             where = "before the response head was whole" if self.head is None else "mid-body"
             raise ResponseError(f"the upstream closed the connection {where}")
@@ -175,43 +196,16 @@ class ResponseReader:
                 head = _one_length(head, lengths)  # equal ones: RFC 9110, section 8.6
                 (length,) = head.values(b"content-length")
             head.length = int(length)
-        if self._method == b"HEAD" or head.status in (204, 304):
-            self._state = _State.DONE
+        if self._method == b"HEAD" or head.status in _BODILESS:
+            self._left = 0
         elif codings:
             if tokens(codings) != [b"chunked"]:
                 raise ResponseError("the upstream's Transfer-Encoding is not chunked")
             head.length = None
-            self._state = _State.CHUNKS
-            ended = partial(self._ended.append, True)
-            callbacks = SimpleNamespace(on_body=self._pieces.append, on_message_complete=ended)
-            self._chunks = HttpResponseParser(callbacks)
-            self._chunks.set_dangerous_leniencies(lenient_spaces_after_chunk_size=True)
-            self._chunks.feed_data(_CHUNKED_HEAD)
-        elif head.length is None:
-            self._state = _State.UNTIL_CLOSE
+            self._chunks = _Chunks()
         else:
             self._left = head.length
-            self._state = _State.LENGTH if head.length else _State.DONE
-        self.head, self.done = head, self._state is _State.DONE
-
-    def _read_chunks(self, data: bytes) -> bytes:
-        """Return the data of all chunks in ``data``, joined, so that one read makes one write."""
-        pieces, chunks = self._pieces, self._chunks
-        assert chunks is not None
-        try:
-            chunks.feed_data(data)
-        except HttpParserError as error:
-            if not self._ended and _TRAILER.search(str(error)) is None:
-                raise ResponseError(_BROKEN) from None
-            self._ended.append(True)
-        body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        pieces.clear()
-        self._framing += len(data) - len(body) * _MOST_FRAMING
-        if self._framing > LONGEST_HEAD:
-            raise ResponseError(_BROKEN)
-        if self._ended:
-            self._state, self.done = _State.DONE, True
-        return body
+        self.head, self.done = head, self._left == 0
 
 
 def _one_length(head: ResponseHead, lengths: list[bytes]) -> ResponseHead:
