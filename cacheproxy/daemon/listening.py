@@ -18,6 +18,7 @@ from twisted.internet.tcp import Port
 from twisted.python.failure import Failure
 
 from cacheproxy.config import Config, ConfigError
+from cacheproxy.proxy.downstream.limits import set_options
 from cacheproxy.proxy.downstream.site import Draining, ProxySite
 from cacheproxy.proxy.upstream.upstream import UpstreamURL
 
@@ -86,6 +87,8 @@ class Listening(Service):
         if not hasattr(port, "getHost"):
             raise CannotListenHereError(cannot_listen(getattr(port, "value", None), self._where))
         self._port = port
+        if isinstance(port, Port):
+            set_options(port.socket)
         self.host = port.getHost()
         self.url = address_url(self.host)
 

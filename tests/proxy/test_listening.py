@@ -3,6 +3,7 @@
 import socket
 import ssl
 import stat
+from pathlib import Path
 
 import pytest
 
@@ -64,6 +65,21 @@ def test_over_tls(upstream, tmp_path):
                 assert client.ask("/x", None, b"Content-Length: -1").answer().status == 400
                 client.sock.unwrap()
         assert not [line for line in proxy.lines[mark:] if "Traceback" in line]
+
+
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="only Linux shows a timer")
+def test_the_kernel_asks_a_silent_client_whether_it_is_there(proxy):
+    """The connection has inherited that from the listening socket: 02 is a keep-alive timer."""
+    with Client(proxy.address) as client:
+        client.ask("/_cacheproxy/health", method=b"GET").answer()
+        lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+        ends = "0100007F:{:04X}".format
+        (timer,) = [
+            line[5]
+            for line in lines
+            if line[1:3] == [ends(proxy.address[1]), ends(client.sock.getsockname()[1])]
+        ]
+        assert timer.startswith("02:")
 
 
 @pytest.mark.parametrize(("options", "mode"), [("", 0o600), (":mode=660", 0o660)])

@@ -21,7 +21,7 @@ from cacheproxy.core.http1.request_head import RequestError, RequestHead
 from cacheproxy.core.privacy.origins import NOT_SHARED
 from cacheproxy.proxy.downstream.bodies import LARGE
 from cacheproxy.proxy.downstream.incoming import NOTHING, Incoming
-from cacheproxy.proxy.downstream.limits import Limits, SiteState, opened
+from cacheproxy.proxy.downstream.limits import Limits, SiteState, addresses
 from cacheproxy.proxy.downstream.request import ProxyRequest, refusal
 from cacheproxy.proxy.downstream.waiting import Phase, Wait
 from cacheproxy.proxy.transport import eager
@@ -79,7 +79,7 @@ class ProxyChannel(Protocol):
         transport = self.transport
         self._is_plain = isinstance(transport, Connection)
         self.secure = not self._is_plain and ISSLTransport.providedBy(transport)
-        self._door, self.peer = opened(transport, secure=self.secure)
+        self._door, self.peer = addresses(transport, secure=self.secure)
         transport.registerProducer(self, True)
         if self._is_plain:
             transport.bufferSize = _READ_SIZE

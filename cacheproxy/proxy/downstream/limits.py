@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import socket
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from twisted.internet.tcp import Connection
+from twisted.internet.tcp import Server
 
 from cacheproxy.core.conversation.owner import peer_address
 from cacheproxy.core.http1.request_head import RequestHead, RequestLimits
@@ -90,25 +91,28 @@ class SiteState:
         return head.without(held, target) if held or target != head.target else head
 
 
-def opened(transport: Any, *, secure: bool) -> tuple[Door, str]:
-    """Set the options of a new connection; return its local address, and its peer's.
+def set_options(listening: socket.socket) -> None:
+    """Set the options of ``listening``, which the connections inherit that it accepts.
 
     Small answers are sent at once, and a peer that has vanished is noticed.
     """
+    with suppress(OSError):  # a Unix socket has none of these
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in _KEEPALIVE:
+            listening.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+def addresses(transport: Any, *, secure: bool) -> tuple[Door, str]:
+    """Return a connection's local address, and its peer's."""
     beneath = getattr(transport, "transport", transport)  # TLS is a transport on a transport
-    name: Any = None
-    if isinstance(beneath, Connection):
-        handle = beneath.getHandle()
+    if isinstance(beneath, Server):
         try:
-            name = handle.getsockname()
-            handle.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            handle.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            for option, value in _KEEPALIVE:
-                handle.setsockopt(socket.IPPROTO_TCP, option, value)
-        except OSError:  # a Unix socket has none of these; or the client has left already
-            pass
-        peer: Any = getattr(beneath, "client", None)
+            name = beneath.socket.getsockname()
+        except OSError:  # the client has left already
+            name = ""
         if isinstance(name, tuple) and len(name) == 2:  # IPv4; by Twisted it takes five calls
+            peer: Any = beneath.client
             return Door(*name, secure), peer_address(peer[0])
     host = transport.getHost()
     door = Door(getattr(host, "host", ""), getattr(host, "port", 0), secure)

@@ -7,15 +7,13 @@ import weakref
 import pytest
 from twisted.internet.error import ConnectionLost
 from twisted.internet.task import Clock
-from twisted.internet.tcp import Server
-from twisted.internet.testing import MemoryReactor
 from twisted.python.failure import Failure
 from twisted.web.server import NOT_DONE_YET
 
 from cacheproxy.core.privacy.access import Access
 from cacheproxy.proxy.downstream import channel as module
 from cacheproxy.proxy.downstream import incoming
-from cacheproxy.proxy.downstream.limits import Limits
+from cacheproxy.proxy.downstream.limits import Limits, set_options
 from cacheproxy.proxy.downstream.site import ProxySite
 from tests import transcript
 from tests.proxy.inmemory import Transport, take_turns
@@ -348,12 +346,10 @@ def test_a_refused_head_request_gets_no_body():
 
 def test_small_answers_go_out_at_once_and_a_dead_machine_is_noticed():
     with socket.create_server(("127.0.0.1", 0)) as listener:
+        set_options(listener)
         client = socket.create_connection(listener.getsockname())
         ours, _ = listener.accept()
     with client, ours:
-        site = ProxySite(Down(), Clock(), Limits(), Access())
-        channel = site.buildProtocol(None)
-        channel.makeConnection(Server(ours, channel, ("", 0), None, 0, MemoryReactor()))
         assert ours.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         assert ours.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
         if hasattr(socket, "TCP_KEEPIDLE"):
