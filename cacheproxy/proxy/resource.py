@@ -39,7 +39,9 @@ class ProxyResource(Resource):
         if request.method == b"TRACE":  # the response would echo credentials
             return request.refuse(501, "TRACE is not relayed")
         # RFC 6455, section 4.1: no relayed answer could be a valid handshake.
-        if b"upgrade" in request.connection and b"websocket" in tokens(request.values(b"upgrade")):
+        upgrades = request.values(b"upgrade")
+        is_asked = upgrades and b"upgrade" in tokens(request.values(b"connection"))
+        if is_asked and b"websocket" in tokens(upgrades):
             return request.refuse(501, "WebSockets are not relayed: use plain HTTP requests")
         vias = request.values(b"via")
         if vias and self._via_token in b",".join(vias).lower():

@@ -72,13 +72,13 @@ class RequestHead:
     value): all as they came. ``scheme``: scheme of a target that was a URL, in lower case; b"" if
     it was none. ``values``: function of a name in lower case that returns the header's values.
     ``path``: target without its query. ``length``: bytes of the body, None if it is chunked.
-    ``connection``: names in Connection, in lower case. ``persistent``: whether the client lets the
-    connection serve another request (section 9.3). Raises RequestError for an ambiguous length.
+    ``persistent``: whether the client lets the connection serve another request (section 9.3).
+    Raises RequestError for an ambiguous length.
     """
 
     __slots__ = (
-        *("connection", "headers", "length", "method", "path", "persistent", "scheme", "target"),
-        *("values", "version"),
+        *("headers", "length", "method", "path", "persistent", "scheme", "target", "values"),
+        "version",
     )
 
     def __init__(
@@ -91,9 +91,8 @@ class RequestHead:
         self.scheme = scheme
         self.path = target.partition(b"?")[0]
         values = self.values = by_name(headers)
-        found = values(b"connection")
-        self.connection = tokens(found) if found else found
-        self.persistent = version == b"HTTP/1.1" and b"close" not in self.connection
+        is_last = b"close" in tokens(values(b"connection"))
+        self.persistent = version == b"HTTP/1.1" and not is_last
         self.length: int | None = 0
         lengths, codings = values(b"content-length"), values(b"transfer-encoding")
         if codings:

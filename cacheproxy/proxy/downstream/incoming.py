@@ -84,4 +84,5 @@ class Incoming:
         if self.later is not None:
             self.later.cancel()
             self.later = None
-        self.done()
+        if self.place is not None:
+            self.done()

@@ -85,8 +85,6 @@ class ProxyRequest:
         self.headers = head.headers
         self.values = head.values
         """Returns all values of a header, by its name in lower case."""
-        self.connection = head.connection
-        """Options in the Connection header, in lower case."""
         self.body = body
         self.sharing = sharing
         self.started = False
@@ -124,8 +122,7 @@ class ProxyRequest:
         self.framed, self._chunked = has_length or chunked, chunked
         if self.channel.is_ending:
             lines.append(b"Connection: close")
-        lines.append(b"\r\n")
-        self._unsent = b"\r\n".join(lines)
+        self._unsent = b"\r\n".join(lines) + b"\r\n\r\n"
 
     def write(self, data: bytes, *, waits: bool = False) -> None:
         """Write a piece of the body; ``waits``: it goes out with the next piece or the end."""

@@ -115,10 +115,10 @@ class Adapting:
             return adapted
         taught = self._server.beliefs.taught
         for each in self._all if taught else self._always:
-            learning, remembered, request = each.learning, each.given, adapted.request
-            if learning is not None:
-                remembered = await learning.learn(request, turn, begins=begins)
-            elif remembered is None:
+            request = adapted.request
+            if each.learning is not None:
+                remembered = await each.learning.learn(request, turn, begins=begins)
+            elif (remembered := each.given) is None:
                 remembered = taught.get((each.one.name, self._server.key(request)))
             if remembered is not None:
                 work = partial(adapt, each.of(turn), request, remembered)

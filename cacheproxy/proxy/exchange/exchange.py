@@ -71,38 +71,34 @@ class _UnderWay:
 
     async def run(self) -> None:
         """Relay the request; then pass the record to the observers, also after a failure."""
+        record, delivery, sending = self.record, self.delivery, self.sending
         ended = AnswerState.DONE
         try:
             try:
                 await self._relay()
             except Exception:
                 self._failed(Failure())
-                ended = AnswerState.BROKEN if self.delivery.gone is None else AnswerState.GIVEN_UP
-            self._finish(ended)
+                ended = AnswerState.BROKEN if delivery.gone is None else AnswerState.GIVEN_UP
+            answer, upstream = sending.answer, sending.server.upstream
+            if answer is not None and answer.delivery is delivery:  # else the answer is held
+                if answer.is_final:
+                    answer.detach()
+                else:
+                    answer.become(ended)
+            self.context.progressed(record, None, None)
+            delivery.close(None if answer is None else answer.attempt.thought_key, upstream.keys)
+            if self.is_probe:  # a probe belongs to no conversation
+                return
+            take_tap(record, delivery.tap, upstream.keys)
+            if delivery.ask is not None and sending.server.admission is not None:
+                sending.server.admission.learn(delivery)
+            if record.has_failed or record.sent is None:
+                record.turn = 0
+            record.upstream, record.server = upstream.url.text, sending.server.name
+            record.seconds = self.context.clock.seconds() - delivery.started
+            self.context.finished(record)
         except Exception:
             self.log("an observer failed", Failure())
-
-    def _finish(self, ended: AnswerState) -> None:
-        """Complete the record; ``ended``: the state of an answer that has not ended by itself."""
-        record, delivery, sending = self.record, self.delivery, self.sending
-        answer, upstream = sending.answer, sending.server.upstream
-        if answer is not None and answer.delivery is delivery:  # else the answer is held
-            if answer.is_final:
-                answer.detach()
-            else:
-                answer.become(ended)
-        self.context.progressed(record, None, None)
-        delivery.close(None if answer is None else answer.attempt.thought_key, upstream.keys)
-        if self.is_probe:  # a probe belongs to no conversation
-            return
-        take_tap(record, delivery.tap, upstream.keys)
-        if delivery.ask is not None and sending.server.admission is not None:
-            sending.server.admission.learn(delivery)
-        if record.has_failed or record.sent is None:
-            record.turn = 0
-        record.upstream, record.server = upstream.url.text, sending.server.name
-        record.seconds = self.context.clock.seconds() - delivery.started
-        self.context.finished(record)
 
     def client_left(self, done: Deferred[None], failure: Failure) -> None:
         """Cancel the current step: the upstream closes, unless the answer is held for a retry.
@@ -157,9 +153,10 @@ class _UnderWay:
             if overflow is not None:
                 await delivery.say_overflow(overflow, response)
                 return
-        is_joined = held is not None and head.status == 200
-        is_other = is_joined and asks_otherwise(attempt.original, received)
-        is_whole = is_other and not wants_stream(received)
+        is_other = is_whole = False
+        if held is not None and head.status == 200:
+            is_other = asks_otherwise(attempt.original, received)
+            is_whole = is_other and not wants_stream(received)
         if is_other and not is_whole and not wants_stream(attempt.original) and not down.started:
             delivery.begin_head()
         if down.started or is_other:

@@ -186,28 +186,22 @@ class Normalizing:
         """Return ``request`` normalised, with its turn; a failing rule is left out, not raised."""
         if not request.body:
             return Prepared(request)
-        work = prepare(request, self.plan, self._store)
-        step = await self._advance(work, request)
-        while isinstance(step, PluginCall):
-            if step is SLOW_PATTERN:
-                step = await self._in_thread(work, None)
+        work, given, is_slow = prepare(request, self.plan, self._store), None, False
+        while True:  # on the reactor if the request is short and slow ones have been rare
+            if is_slow or self._is_slow or not request.is_quick(THREAD_ABOVE):
+                step = await self._in_thread(work, given)
             else:
-                step = await self._advance(work, request, await self._guarded(step, request))
+                begun = worked()
+                step = advance(work, given)
+                self._ran_here += 1
+                if worked() - begun > _SLOW:
+                    self._slow_here += 1
+                    self._is_slow = self._slow_here >= max(_OFTEN, self._ran_here // _ONE_IN)
+            if not isinstance(step, PluginCall):
+                break
+            is_slow = step is SLOW_PATTERN
+            given = None if is_slow else await self._guarded(step, request)
         self._log_reports(step)
-        return step
-
-    async def _advance(
-        self, work: Coroutine[PluginCall[Any], Any, Prepared], request: Request, given: Any = None
-    ) -> Prepared | PluginCall[Any]:
-        """Advance ``work``: on the reactor if ``request`` is short and slow ones have been rare."""
-        if self._is_slow or not request.is_quick(THREAD_ABOVE):
-            return await self._in_thread(work, given)
-        begun = worked()
-        step = advance(work, given)
-        self._ran_here += 1
-        if worked() - begun > _SLOW:
-            self._slow_here += 1
-            self._is_slow = self._slow_here >= max(_OFTEN, self._ran_here // _ONE_IN)
         return step
 
     async def _guarded(self, call: PluginCall[Any], request: Request) -> Any:

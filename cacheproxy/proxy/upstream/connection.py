@@ -19,7 +19,7 @@ from twisted.web.client import ResponseDone
 from twisted.web.iweb import UNKNOWN_LENGTH, IResponse
 from zope.interface import implementer
 
-from cacheproxy.core.http1.response_reader import ResponseError, ResponseHead, ResponseReader
+from cacheproxy.core.http1.response_reader import ResponseError, ResponseReader
 from cacheproxy.proxy.transport import eager
 from cacheproxy.proxy.transport.deadline import Deadline
 from cacheproxy.proxy.upstream.endpoints import DirectConnection
@@ -192,7 +192,15 @@ class UpstreamConnection(ResponseHeadParts, Protocol):
         if body and self.retained is not None:
             self.retained.append(body)
         if not self.has_head:  # the body's beginning that came with it goes down with it
-            self._take_head(head)
+            self.has_head, self.head = True, head
+            self.length = UNKNOWN_LENGTH if head.length is None else head.length
+            if self.no_head is not None:
+                self.no_head, silence.moment = None, self._until if silence.limit else None
+            if self.is_whole:
+                self._ended = WHOLE
+            answer, self._answer = self._answer, None
+            if answer is not None:
+                answer.callback(self)
         elif body and reader is not None:
             reader.dataReceived(body)
         if body and self._reader is None and not self.is_whole:
@@ -201,19 +209,6 @@ class UpstreamConnection(ResponseHeadParts, Protocol):
             if self._ended is None:
                 self._end(WHOLE)
             self._close()
-
-    def _take_head(self, head: ResponseHead) -> None:
-        """Report that the final response's ``head`` has come."""
-        silence = self._silence
-        self.has_head, self.head = True, head
-        if self.no_head is not None:
-            self.no_head, silence.moment = None, self._until if silence.limit else None
-        self.length = UNKNOWN_LENGTH if head.length is None else head.length
-        if self.is_whole:
-            self._ended = WHOLE
-        answer, self._answer = self._answer, None
-        if answer is not None:
-            answer.callback(self)
 
     # The response's body.
 

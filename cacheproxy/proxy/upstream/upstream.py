@@ -122,16 +122,6 @@ class Upstream:
         self, request: Request, *, via: bytes = b"", also: Headers = ()
     ) -> UpstreamConnection:
         """Return the connection for ``request``; its ``start`` sends the request."""
-        return UpstreamConnection(
-            self._head(request, via, also),
-            request.body,
-            request.method.encode("latin-1"),
-            self._reactor,
-            self._silence,
-            handshake=self._handshake,
-        )
-
-    def _head(self, request: Request, via: bytes, also: Headers) -> bytes:
         base = "" if request.target == "*" else self.url.base  # OPTIONS * has no path
         target = _without_keys(request.target) if self._hides else request.target
         headers = end_to_end(request.headers, self._not_forwarded)
@@ -150,7 +140,14 @@ class Upstream:
         if request.body or values(request.headers, b"content-length"):
             lines.append(b"Content-Length: %d" % len(request.body))
         lines.append(b"Connection: close\r\n\r\n")
-        return b"\r\n".join(lines)
+        return UpstreamConnection(
+            b"\r\n".join(lines),
+            request.body,
+            request.method.encode("latin-1"),
+            self._reactor,
+            self._silence,
+            handshake=self._handshake,
+        )
 
 
 def _without_keys(target: str) -> str:
