@@ -58,9 +58,9 @@ class Deadline:
         """Stop for good: cancel the timer, and drop the callback, which refers to the owner."""
         self.moment = self._expired = None
         self.limit = 0.0
-        timer, self._timer = self._timer, None
-        if timer is not None:
-            timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _fire(self) -> None:
         self._timer = None
