@@ -116,7 +116,9 @@ class RequestReader:
         limits, buffer, at = self.limits, self._buffer, self._at
         line = _REQUEST_LINE.match(buffer, at)
         if line is None or len(line[2]) > limits.target:
-            if self._skips():
+            if not self._skipped and buffer[at : at + 2] == b"\r\n":
+                # Section 2.2: one empty line is allowed behind a body.
+                self._skipped, self._at = True, at + 2
                 return self.read_head()
             self._refuse_line()
             return None
@@ -140,14 +142,6 @@ class RequestReader:
         self.head = head if target.startswith(b"/") else head.in_origin_form()
         self._at = end + 4
         return self.head
-
-    def _skips(self) -> bool:
-        """Skip an empty line: one is allowed behind a body (section 2.2)."""
-        if self._skipped or self._buffer[self._at : self._at + 2] != b"\r\n":
-            return False
-        self._skipped = True
-        self._at += 2
-        return True
 
     def _refuse_line(self) -> None:
         """Raise the error of a request line that is not acceptable, unless it is not whole yet."""

@@ -29,20 +29,15 @@ class Splitter:
         if self._events is not None:
             return self._events.feed(data, only)
         found: list[Event] = []
-        if not self.is_one:
-            *lines, data = data.split(b"\n")
-            for line in lines:
-                self._add(line)
+        for number, piece in enumerate([data] if self.is_one else data.split(b"\n")):
+            if number:
                 found += self.rest()
                 self._partial = bytearray()
-        self._add(data)
+            if self._partial is not None and len(self._partial) + len(piece) <= self._longest:
+                self._partial += piece
+            else:
+                self._partial, self.has_dropped = None, True
         return found
-
-    def _add(self, piece: bytes) -> None:
-        if self._partial is not None and len(self._partial) + len(piece) <= self._longest:
-            self._partial += piece
-        else:
-            self._partial, self.has_dropped = None, True
 
     def rest(self) -> list[Event]:
         """Return the message that the body's end completes; [] if it was too long.

@@ -84,5 +84,4 @@ class Incoming:
         if self.later is not None:
             self.later.cancel()
             self.later = None
-        if self.place is not None:
-            self.done()
+        self.done()

@@ -66,11 +66,7 @@ class Attempt:
     """
 
     def __init__(
-        self,
-        context: ExchangeContext,
-        server: Server,
-        prepared: Prepared,
-        record: Exchange,
+        self, context: ExchangeContext, server: Server, prepared: Prepared, record: Exchange
     ) -> None:
         self.connection: UpstreamConnection | None = None
         self.counted: bytes | None = None

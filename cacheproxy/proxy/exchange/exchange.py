@@ -28,7 +28,7 @@ from cacheproxy.proxy.exchange.answer import Answer
 from cacheproxy.proxy.exchange.attempt import ExchangeContext
 from cacheproxy.proxy.exchange.delivery import Delivery
 from cacheproxy.proxy.exchange.form import asks_otherwise, reshaping, wants_stream
-from cacheproxy.proxy.exchange.normalizing import is_plain
+from cacheproxy.proxy.exchange.normalizing import BOM, LARGE
 from cacheproxy.proxy.exchange.pool import Chosen
 from cacheproxy.proxy.exchange.recording import take_tap
 from cacheproxy.proxy.exchange.relay import Relay
@@ -123,8 +123,8 @@ class _UnderWay:
         down = delivery.down
         context.judge()  # the request may be the next turn of an exchange that has just ended
         # 1. The request is unpacked; the rules edit it, and its conversation is looked up.
-        came = sending.came
-        if is_plain(came):
+        came, body = sending.came, down.body
+        if not (len(body) > LARGE or b"content-encoding" in came.by_name or body.startswith(BOM)):
             prepared = await context.normalizing.prepare(came)
         else:
             prepared = await context.unpacking.in_turn(self._prepare)

@@ -35,7 +35,7 @@ from cacheproxy.proxy.exchange.workers import Workers
 _T = TypeVar("_T")
 MakeRoom = Callable[[int], Deferred[None] | None]
 _log = Logger()
-_BOM = b"\xef\xbb\xbf"
+BOM = b"\xef\xbb\xbf"
 THREAD_ABOVE = 128 << 10
 """Bytes to be scanned beyond which the work goes to a thread, so that nothing blocks the reactor
 for 5 ms, even if all messages are tiny (benchmarks/README.md)."""
@@ -57,16 +57,6 @@ of body and parsing the JSON 0.03 s; a machine under load takes several times th
 def in_thread(reactor: Any, work: Callable[..., _T], *arguments: Any) -> Deferred[_T]:
     """Call ``work`` in a thread of the reactor's pool; fire with its result."""
     return deferToThreadPool(reactor, reactor.getThreadPool(), work, *arguments)
-
-
-def is_plain(request: Request) -> bool:
-    """Whether the body is neither large nor packed, and has no byte-order mark."""
-    body = request.body
-    return (
-        len(body) <= LARGE
-        and b"content-encoding" not in request.by_name
-        and not body.startswith(_BOM)
-    )
 
 
 def seconds_for(request: Request) -> float:
@@ -137,9 +127,9 @@ class Unpacking:
                     raise NoRoomError(room)
                 self._log_packed(request)
             headers = tuple([pair for pair in headers if pair[0].lower() != b"content-encoding"])
-        elif not body.startswith(_BOM):
+        elif not body.startswith(BOM):
             return request
-        return replace(request, headers=headers, body=body.removeprefix(_BOM))
+        return replace(request, headers=headers, body=body.removeprefix(BOM))
 
     def _log_packed(self, request: Request) -> None:
         if not self._edits and not self._logged:

@@ -50,9 +50,9 @@ class Sending:
         chosen = self.chosen = self.chosen or servers.choose(prepared)
         record.route, record.was_at = chosen.route, chosen.was
         why: Exception | None = None
-        head_after, all_of_them = context.head_after, chosen.servers
+        head_after, candidates = context.head_after, chosen.servers
         no_head = (head_after, delivery.begin_early) if head_after else None
-        for server, after in zip(all_of_them, (*all_of_them[1:], None), strict=True):
+        for server, after in zip(candidates, (*candidates[1:], None), strict=True):
             attempt, turn = Attempt(context, server, prepared, record), prepared.turn
             self.server = server
             delivery.turn, delivery.ask, admission = turn, None, server.admission
@@ -102,7 +102,7 @@ class Sending:
                 server.health.doubt()  # status 429 or 503: the server may be down
                 why = ResponseError(f"the upstream answered with status {status}")
             answer.become(AnswerState.GIVEN_UP)
-            record.sent = record.edited_after = record.sent_after = None
+            record.sent = record.edited_after = record.sent_after = None  # of this server
         raise AssertionError("the last one returns or raises")
 
     # A retry by a client that had left before its answer.

@@ -16,7 +16,7 @@ from twisted.internet.interfaces import (
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.python.failure import Failure
 from twisted.web.client import ResponseDone
-from twisted.web.iweb import IResponse
+from twisted.web.iweb import UNKNOWN_LENGTH, IResponse
 from zope.interface import implementer
 
 from cacheproxy.core.http1.response_reader import ResponseError, ResponseReader
@@ -193,6 +193,7 @@ class UpstreamConnection(ResponseHeadParts, Protocol):
             self.retained.append(body)
         if not self.has_head:  # the body's beginning that came with it goes down with it
             self.has_head, self.head = True, head
+            self.length = UNKNOWN_LENGTH if head.length is None else head.length
             if self.no_head is not None:
                 self.no_head, silence.moment = None, self._until if silence.limit else None
             if self.is_whole:
@@ -200,9 +201,10 @@ class UpstreamConnection(ResponseHeadParts, Protocol):
             answer, self._answer = self._answer, None
             if answer is not None:
                 answer.callback(self)
+            reader = self._reader
         elif body and reader is not None:
             reader.dataReceived(body)
-        if body and self._reader is None and not self.is_whole:
+        if body and reader is None and not self.is_whole:
             self.pauseProducing()
         if self.is_whole:
             if self._ended is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from twisted.web.http_headers import Headers as TwistedHeaders
-from twisted.web.iweb import UNKNOWN_LENGTH
 
 from cacheproxy.core.http1.response_reader import ResponseHead
 
@@ -18,6 +17,8 @@ class ResponseHeadParts:
 
     head: ResponseHead
     version = (b"HTTP", 1, 1)
+    length: Any
+    """Number of bytes of the body, or UNKNOWN_LENGTH."""
     request = previousResponse = None
 
     @property
@@ -29,11 +30,6 @@ class ResponseHeadParts:
     def phrase(self) -> bytes:
         """The reason phrase behind the status code."""
         return self.head.reason
-
-    @property
-    def length(self) -> Any:
-        """Number of bytes of the body, or UNKNOWN_LENGTH."""
-        return UNKNOWN_LENGTH if self.head.length is None else self.head.length
 
     @property
     def headers(self) -> TwistedHeaders:
