@@ -118,20 +118,17 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         ),
     ] = ()
     allow_host: Annotated[
-        _Names,
-        _row("host names besides localhost that clients may use, joined by commas"),
+        _Names, _row("host names besides localhost that clients may use, joined by commas")
     ] = ()
     allow_origin: Annotated[
-        _Names,
-        _row("origins of web pages that may ask the model server, joined by commas"),
+        _Names, _row("origins of web pages that may ask the model server, joined by commas")
     ] = ()
     token: Annotated[
         str,
         _row("secret that clients must send; better set in CACHEPROXY_TOKEN", pattern=r"^[!-~]*\Z"),
     ] = ""
     memory: Annotated[
-        int,
-        _row("most memory for what is remembered of conversations, in MiB", ge=16, le=65536),
+        int, _row("most memory for what is remembered of conversations, in MiB", ge=16, le=65536)
     ] = 192
     max_body: Annotated[int, _row("largest request body, in MiB", ge=1, le=4096)] = 64
     bodies_in_flight: Annotated[
@@ -212,8 +209,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     upstreams: tuple[UpstreamTable, ...] = ()
     """The file's ``[[upstream]]`` tables; ``upstream`` is the first one's URL then."""
     route: tuple[RouteTable, ...] = ()  #: the file's ``[[route]]`` tables
-    alarm: AlarmTable = AlarmTable()
-    """The file's ``[alarm]`` table."""
+    alarm: AlarmTable = AlarmTable()  #: the file's ``[alarm]`` table
 
     @property
     def servers(self) -> tuple[UpstreamTable, ...]:

@@ -64,6 +64,7 @@ class Appended:
             raise AppendError(f"nothing undone: cannot write {self.file}: {error}") from None
 
     def _without(self, text: str) -> str:
+        """Return ``text`` without the pieces in ``added``; raises AppendError if one is missing."""
         for piece in self.added:
             if piece not in text:
                 raise AppendError(
@@ -99,6 +100,7 @@ def append(tables: Sequence[str], config: str | None, enable: Sequence[str] = ()
 
 
 def _append(tables: Sequence[str], file: Path, enable: Sequence[str]) -> Appended:
+    """Do the work of ``append`` on ``file``, under its lock."""
     try:
         before = _read(file)
         text = before or ""
@@ -148,7 +150,7 @@ def _alone(file: Path) -> Iterator[None]:
 
 
 def _enabling(text: str, names: Sequence[str], file: Path) -> str:
-    """Return the ``enable`` line for ``names``, to stand before ``text``, the file's tables."""
+    """Return the line that enables ``names`` before ``text``, "" for none; raises AppendError."""
     if not names:
         return ""
     listed = ", ".join(f'"{name}"' for name in names)
@@ -162,6 +164,7 @@ def _enabling(text: str, names: Sequence[str], file: Path) -> str:
 
 
 def _replace(file: Path, text: str) -> None:
+    """Write the whole file, its mode unchanged; raises AppendError for a text that is not valid."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     mode = file.stat().st_mode & 0o777 if file.exists() else 0o600
     with replacing(file, text.encode()) as made:

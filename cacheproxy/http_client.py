@@ -1,8 +1,7 @@
 """The blocking HTTP client of the commands, for requests to a model server or to the proxy.
 
-Each request has a connection of its own. The standard library's ``http.client`` is used and not
-``urllib``, which would send requests for the loopback interface through a proxy named in the
-environment.
+Each request has a connection of its own. It uses the standard library's ``http.client``, since
+``urllib`` would send requests for the loopback interface through the environment's proxy.
 """
 
 from __future__ import annotations
@@ -29,10 +28,8 @@ from urllib.parse import urlsplit
 from cacheproxy.core.kinds.base_url import server_root
 from cacheproxy.core.kinds.known import EXAMPLE
 
-HEALTH = "/_cacheproxy/health"
-"""Path of the proxy's health page."""
-USUAL = "http://127.0.0.1:8081"
-"""URL of the proxy for commands that are given none."""
+HEALTH = "/_cacheproxy/health"  #: path of the proxy's health page
+USUAL = "http://127.0.0.1:8081"  #: URL of the proxy for commands that are given none
 CONNECT_SECONDS = 5.0
 PAGE_SECONDS = 5.0
 ANSWER_SECONDS = 3600.0
@@ -82,7 +79,7 @@ class SiteAnswer:
             return None
 
     def said(self) -> str:
-        """Return the error message of an answer in any dialect, on one line; "" if none."""
+        """Return the error message in any dialect, a line of at most 160 characters; "" if none."""
         error = self.json()
         for key in ("error", "message", "detail"):
             error = error.get(key, error) if isinstance(error, dict) else error
@@ -140,10 +137,7 @@ class Site:
     def begin(
         self, connection: HTTPConnection, method: str, path: str, body: bytes | None
     ) -> HTTPResponse:
-        """Send a request; return its response, the body unread.
-
-        Raises OSError, ValueError or HTTPException.
-        """
+        """Send a request; return its unread response. Raises OSError, ValueError, HTTPException."""
         headers = {"Connection": "close"} | dict(self.headers)
         if body is not None:
             headers["Content-Type"] = "application/json"
@@ -151,6 +145,7 @@ class Site:
         return connection.getresponse()
 
     def _exchange(self, method: str, path: str, body: bytes | None, seconds: float) -> SiteAnswer:
+        """Send one request; return its answer, cut to 16 MiB. Raises NoAnswerError."""
         start = time.perf_counter()
         with closing(self.connect(seconds)) as connection:
             try:
@@ -167,7 +162,7 @@ class Site:
 def have_answered(
     questions: Generator[_Question, _Answer, _Result], answer: Callable[[_Question], _Answer]
 ) -> _Result:
-    """Return the result of the generator ``questions``, sent each one's answer by ``answer``."""
+    """Run the generator ``questions``, answering each by ``answer``; return what it returns."""
     try:
         question = next(questions)
         while True:
@@ -262,7 +257,7 @@ def shown(url: str) -> str:
 
 
 def proxy_option(url: str) -> str:
-    """Return the option with which commands find the proxy at ``url``; "" if they need none."""
+    """Return `` --proxy URL``, by which commands find the proxy; "" for the usual URL."""
     return "" if is_same(url, USUAL) else f" --proxy {shown(url)}"
 
 
@@ -275,12 +270,13 @@ def is_loopback(url: str) -> bool:
 def is_same(one: str, other: str) -> bool:
     """Return whether two URLs have the same host and port; all loopback names count as one."""
     try:
-        return _place(one) == _place(other)
+        return _host_and_port(one) == _host_and_port(other)
     except ValueError:
         return False
 
 
-def _place(url: str) -> tuple[str, int]:
+def _host_and_port(url: str) -> tuple[str, int]:
+    """Return host (``loopback`` for all such names) and port of ``url``; raises ValueError."""
     parts = urlsplit(url)
     host = "loopback" if is_loopback(url) else (parts.hostname or "")
     return host, parts.port or (443 if parts.scheme == "https" else 80)

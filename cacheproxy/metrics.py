@@ -1,8 +1,7 @@
 """The metrics for Prometheus: counters of finished exchanges, and gauges read at each scrape.
 
-They have figures and names, no content. A series is a plain dict by label values, in the format of
-prometheus-client: its own counters and histograms, each with a lock, took most of the time that
-counting an exchange cost.
+They have figures and names, no content. A series is a plain dict by label values: the counters of
+prometheus-client, each with a lock, took most of the time that counting an exchange cost.
 """
 
 from __future__ import annotations
@@ -48,10 +47,8 @@ from cacheproxy.record.metrics import (
 
 MOST = {"upstream": 32, "route": 32, "client": 24, "model": 24, "rule": 200}
 """Values of these labels, at most: clients choose some, the configuration the others."""
-Values = tuple[str, ...]
-"""Values of a row's labels, in their order."""
-OTHER = "other"
-"""Label value that stands for all those beyond ``MOST``."""
+Values = tuple[str, ...]  #: values of a row's labels, in their order
+OTHER = "other"  #: label value that stands for all those beyond ``MOST``
 _LONGEST = 64
 _MOST_WAITING = 256
 """Exchanges that are added together, if nobody reads the page before: that takes a millisecond."""
@@ -78,7 +75,7 @@ class Metrics:
         self._waiting: list[tuple[Any, ...]] = []  # of that kind
 
     def snapshot(self, rules: Iterable[str]) -> list[Series]:
-        """Return a copy of all series; ``rules`` that have not matched are in it with 0."""
+        """Return a copy of all series, after adding 0 to those of ``rules`` not yet counted."""
         self._settle()
         by_rule = [each for row, each in self.series.items() if row.labels == ("rule",)]
         for rule in rules:
@@ -89,7 +86,7 @@ class Metrics:
     @hookimpl
     @quick
     def cacheproxy_exchange_finished(self, exchanges: Sequence[Exchange]) -> None:
-        """Count ``exchanges``."""
+        """Count ``exchanges``: up to 256 of one kind wait until ``_settle`` adds them at once."""
         for exchange in exchanges:
             kind = kind_of(exchange)
             counted = self._kinds.get(kind)
@@ -103,13 +100,13 @@ class Metrics:
             self._waiting.append(figures_of(exchange))
 
     def _settle(self) -> None:
-        """Add what waits: as long as nobody asks, once for many exchanges of one kind."""
+        """Add to the series the amounts that wait, of exchanges of one kind."""
         if self._waiting:
             add(self._kind, amounts_of(self._waiting))
             self._waiting = []
 
     def _counted(self, exchange: Exchange) -> list[Counted]:
-        """Return the series that count exchanges of the kind of ``exchange``."""
+        """Return the series that count exchanges of the kind of ``exchange``, with label values."""
         labels, bounded, left_out = labels_of(exchange), self._labels, left_out_of(exchange)
         known = partial(carried, exchange.received.headers, exchange.received.target)
         for name in labels.keys() & bounded:
@@ -166,7 +163,7 @@ class Labels:
         self.known: dict[str, str] = {}
 
     def of(self, text: str, carried: Callable[[], Collection[bytes]] = tuple) -> str:
-        """Return the label value for ``text``; ``carried`` returns credentials to hide in it."""
+        """Return the label for ``text``, stored if new; ``carried`` returns credentials to hide."""
         text = text[:LONGEST]
         value = self.known.get(text)
         if value is None:
@@ -176,9 +173,9 @@ class Labels:
         return value
 
 
-def clean(text: str, known: Collection[bytes] = ()) -> str:
-    """Return ``text`` as a label value: printable, short, without credentials, not empty."""
-    text = hide_text(text[:LONGEST], known)[:_LONGEST]
+def clean(text: str, credentials: Collection[bytes] = ()) -> str:
+    """Return ``text`` as a label value: printable, 1 to 64 characters, ``credentials`` hidden."""
+    text = hide_text(text[:LONGEST], credentials)[:_LONGEST]
     return one_line(text, _LONGEST)[:_LONGEST].strip() or UNKNOWN
 
 
@@ -243,6 +240,7 @@ class MetricsSources:
         ]
 
     def _failures(self) -> Iterator[Metric]:
+        """Yield the families of failures of rules and plugins, and of those that were left out."""
         counts: dict[str, Counter[str]] = {}
         for name, count in list(self.failures.as_dict().items())[:_MOST_FAILURES]:
             counts.setdefault(clean(name), Counter()).update(count)  # long names can coincide
@@ -254,6 +252,7 @@ class MetricsSources:
         )
 
     def _upstreams(self) -> dict[MetricRow, list[tuple[list[str], float]]]:
+        """Return the gauges of upstreams: each row's label values and figures."""
         now, looks = self.seconds(), [(clean(look.url), look) for look in self.looks()]
         busy = [(name, [slot.busy for slot in look.slots]) for name, look in looks]
         return {

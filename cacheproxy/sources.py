@@ -129,6 +129,7 @@ def check_secrets(config: Config, environ: Mapping[str, str]) -> None:
 
 
 def _expanded(name: str, what: str = "the config file") -> Path:
+    """Return the path ``name`` with ``~`` replaced; ``what``: its words in the ConfigError."""
     try:
         return Path(name).expanduser()
     except RuntimeError:
@@ -181,7 +182,7 @@ _COMMAND_LINE = _Source("the command line", lambda field: "--" + field.replace("
 
 
 def _checked(values: dict[str, Any], source: _Source) -> dict[str, Any]:
-    """Return ``values`` converted to the types in Config; raises ConfigError for a wrong one."""
+    """Return ``values``, changed in place, in the types of Config; raises ConfigError."""
     for field in _GONE.keys() & values.keys():
         raise ConfigError(f"{source.said}: {field} {_GONE[field]}")
     for option in options():
@@ -240,7 +241,7 @@ class MistakeError(ValueError):
         return inside + (f"{name} {self.what}" if self.key else self.what)
 
     def line(self, text: str) -> int | None:
-        """Return the number of its line in ``text``, a TOML file; None if it is not found."""
+        """Return the mistake's line in ``text``, a TOML file, counted from 1; None if not found."""
         key = re.compile(rf"\s*[\"']?{re.escape(self.key)}[\"']?\s*=")
         table, number = "", -1 if self.table else 0
         for count, line in enumerate(text.splitlines(), 1):
@@ -276,6 +277,7 @@ def _table(values: Any, kind: type[_Struct], name: str, number: int | None = Non
 
 
 def _mistake(error: str, kind: type[msgspec.Struct]) -> MistakeError:
+    """Return msgspec's message ``error`` on values of the type ``kind`` as a MistakeError."""
     text, _, place = error.partition(" - at `$.")
     key = re.split(r"[.\[`]", place)[0]
     fields = kind.__struct_fields__
@@ -286,11 +288,12 @@ def _mistake(error: str, kind: type[msgspec.Struct]) -> MistakeError:
     if words := _words(get_type_hints(kind).get(key)):
         return MistakeError(key, f"must be one of {', '.join(words)}")
     if found := _EXPECTED.match(text):
-        return MistakeError(key, f"must be {_kind(found)}")
+        return MistakeError(key, f"must be {_kind_words(found)}")
     return MistakeError(key, f"cannot be used: {text}")
 
 
-def _kind(found: re.Match[str]) -> str:
+def _kind_words(found: re.Match[str]) -> str:
+    """Return the type and bounds that a value must have, in words; ``found``: by _EXPECTED."""
     if "matching regex" in found.string:  # the token's pattern
         return "plain ASCII without spaces"
     kind = found["kind"].removesuffix(" | null")

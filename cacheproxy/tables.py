@@ -18,8 +18,7 @@ from cacheproxy.core.route.route import Preference, Price, Route, Target
 from cacheproxy.record.alarms import AlarmLimits
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
-_LONGEST = 64
-"""Characters of a route's name, at most."""
+_LONGEST = 64  #: characters of a route's name, at most
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*")
 """Pattern of most names of environment variables, which keys do not match."""
 _Cost = Annotated[float, Meta(ge=0)]
@@ -171,6 +170,7 @@ def check(upstreams: Sequence[UpstreamTable], routes: Sequence[RouteTable]) -> N
 
 
 def _check_upstreams(upstreams: Sequence[UpstreamTable]) -> None:
+    """Raise TableError for names or URLs that come twice, and for settings that contradict."""
     twice = _twice(one.name for one in upstreams)
     if twice:
         raise TableError(f"two upstreams are called {twice!r}: give each a name of its own")
@@ -204,6 +204,7 @@ def _check_upstreams(upstreams: Sequence[UpstreamTable]) -> None:
 
 
 def _twice(names: Iterable[str]) -> str:
+    """Return the first of ``names`` that comes again, "" if none does."""
     seen: set[str] = set()
     for name in names:
         if name in seen:
@@ -213,4 +214,5 @@ def _twice(names: Iterable[str]) -> str:
 
 
 def _listed(names: Iterable[str]) -> str:
+    """Return ``names`` sorted, quoted and joined by commas."""
     return ", ".join(f'"{name}"' for name in sorted(names))

@@ -203,8 +203,7 @@ def _adapting(
 ) -> Adapting:
     """Return the part that adapts requests to the server of ``profiling``.
 
-    ``model``: the name to put into requests, "" for none. ``edits``: whether requests may be edited
-    beyond that name (law 5).
+    ``model``: the name to put into requests, "" for none. ``edits``: whether to edit more (law 5).
     """
     reactor, off, mends = process.reactor, frozenset(config.disable), config.mend == "auto"
     own = adaptations(

@@ -126,7 +126,7 @@ def assert_untouched(
 ) -> None:
     """Fail unless ``rules`` leave the body unchanged, byte for byte, and none of them fails."""
     after = normalized(rules, request, previous)
-    _assert_same(_text(request), _text(after), "the body was edited")
+    _assert_same(_body_text(request), _body_text(after), "the body was edited")
     assert request.body == after.body
 
 
@@ -136,7 +136,7 @@ def assert_idempotent(
     """Fail unless normalizing a second time changes nothing (law 3)."""
     once = normalized(rules, request, previous)
     twice = normalized(rules, once, previous)
-    _assert_same(_text(once), _text(twice), "the second pass edited the body again")
+    _assert_same(_body_text(once), _body_text(twice), "the second pass edited the body again")
     assert once.body == twice.body
 
 
@@ -168,8 +168,7 @@ def assert_told_once(
 def parted(turns: Iterable[Request], rules: Sequence[Normalizer] = ()) -> dict[int, str]:
     """Return the numbers, from 0, of turns that do not extend the previous one, with the reasons.
 
-    Each turn is normalized by ``rules``, with the normalized previous one. Fails if a second pass
-    edits a turn again.
+    Each turn is normalized, with the normalized previous one. Fails if a second pass edits it.
     """
     found: dict[int, str] = {}
     previous = None
@@ -213,11 +212,12 @@ def assert_extends(earlier: Request, later: Request, rules: Sequence[Normalizer]
             _assert_alike(old, new, f"{name}/{index}")
 
 
-def _text(request: Request) -> str:
+def _body_text(request: Request) -> str:
     return request.body.decode(errors="replace")
 
 
 def _messages(value: Any) -> list[Any]:
+    """Return the messages in the form that is compared; a text is one of the user's."""
     if isinstance(value, str):
         value = [{"role": "user", "content": value}]
     return [_message(item) for item in value] if isinstance(value, list) else []
@@ -235,6 +235,7 @@ def _message(value: Any) -> Any:
 
 
 def _blocks(content: Any) -> Any:
+    """Return a message's content in the form that is compared: a text as a list of one block."""
     if isinstance(content, str):
         return [{"text": content, "type": "text"}]
     if not isinstance(content, list):
@@ -249,17 +250,20 @@ def _blocks(content: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
+    """Return ``value`` without ``cache_control``, at any depth."""
     if isinstance(value, dict):
         return {key: _plain(inner) for key, inner in value.items() if key != "cache_control"}
     return [_plain(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _assert_alike(before: Any, after: Any, name: str) -> None:
+    """Fail unless two JSON values are equal, the order of their keys, too."""
     if before != after or json.dumps(before) != json.dumps(after):
         _assert_same(json.dumps(before), json.dumps(after), f"{name} differs")
 
 
 def _assert_same(before: str, after: str, complaint: str) -> None:
+    """Fail with ``complaint`` and the first difference, unless the texts are equal."""
     if before == after:
         return
     shared = common_prefix(before, after)

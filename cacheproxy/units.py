@@ -138,7 +138,7 @@ def _unit_file(unit: Unit) -> bytes:
         mark=MARK,
         name=unit.name,
         program=" ".join(_quoted(word, command=True) for word in unit.program),
-        state=_plain(str(unit.state)).replace("%", "%%"),
+        state=_without_controls(str(unit.state)).replace("%", "%%"),
         environment=environment,
         stop=unit.stop_seconds,
     )
@@ -168,11 +168,12 @@ def systemd(home: Path) -> ServiceManager:
 
 def _quoted(word: str, *, command: bool = False) -> str:
     """Return ``word`` quoted by systemd.syntax(7) and systemd.service(5) (COMMAND LINES)."""
-    text = _plain(word).replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    text = _without_controls(word).replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     return f'"{text.replace("$", "$$") if command else text}"'
 
 
-def _plain(text: str) -> str:
+def _without_controls(text: str) -> str:
+    """Return ``text`` as it is; raises UnitError if it has control characters."""
     if not text.isprintable():
         raise UnitError(f"a unit file cannot hold control characters: {text!r}")
     return text
@@ -223,8 +224,7 @@ def launchd(home: Path) -> ServiceManager:
 
 _PATHS = ("config", "capture", "state_dir")
 """Settings that are paths, made absolute: the service has a working directory of its own."""
-_NO_PATHS = ("user", "none")
-"""Words that state_dir accepts instead of a path."""
+_NO_PATHS = ("user", "none")  #: words that state_dir accepts instead of a path
 
 
 def settings(given: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, Any]:
@@ -261,6 +261,7 @@ def program(words: list[str]) -> tuple[str, ...]:
 
 
 def _absolute(name: str) -> Path:
+    """Return the absolute path of ``name``, with ``~`` replaced; raises UnitError."""
     try:
         return Path(name).expanduser().absolute()
     except RuntimeError:

@@ -13,17 +13,17 @@ _UNITS = ((86400, "d"), (3600, "h"), (60, "min"))
 
 
 def count(number: int | None) -> str:
-    """Return a number of tokens; ``UNKNOWN`` for None."""
+    """Return a number of tokens: ``1,234``; ``UNKNOWN`` for None."""
     return UNKNOWN if number is None else f"{number:,}"
 
 
 def share(part: float | None) -> str:
-    """Return a part of a whole, 0 to 1, in per cent; ``UNKNOWN`` for None."""
+    """Return a part of a whole, 0 to 1, in per cent: ``12.3%``; ``UNKNOWN`` for None."""
     return UNKNOWN if part is None else f"{part:.1%}"
 
 
 def seconds(number: float | None) -> str:
-    """Return a time, in seconds or in minutes and seconds; ``UNKNOWN`` for None."""
+    """Return a time, in seconds: ``1.23 s``, ``2 min 05 s``; ``UNKNOWN`` for None."""
     if number is None:
         return UNKNOWN
     if number < 9.995:
@@ -54,7 +54,7 @@ def capitalised(text: str) -> str:
 
 
 def span(number: float | None) -> str:
-    """Return a time, given in seconds, in its largest unit alone; ``UNKNOWN`` for None."""
+    """Return a time, given in seconds, in its largest unit: ``3 h``; ``UNKNOWN`` for None."""
     if number is None:
         return UNKNOWN
     for size, unit in _UNITS:
@@ -87,7 +87,7 @@ def clients(came: Iterable[tuple[str, str, float]], now: float) -> str:
 
 
 def meant(name: str, known: Iterable[str]) -> str:
-    """Return a question about the name in ``known`` that is like ``name``; "" if none is."""
+    """Return ``. Did you mean NAME?``, with the name in ``known`` like ``name``; "" if none is."""
     near = get_close_matches(name, list(known), 1, 0.66)
     return f". Did you mean {near[0]}?" if near else ""
 

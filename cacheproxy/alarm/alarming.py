@@ -1,4 +1,4 @@
-"""The observer that raises alarms, and sends them to the desktop and to a webhook."""
+"""The observer that raises alarms: in the log, by a bell, on the desktop and to a webhook."""
 
 from __future__ import annotations
 
@@ -34,15 +34,12 @@ from cacheproxy.tables import AlarmTable
 
 _log = Logger()
 _DESKTOP, _DESKTOP_SECONDS = "alarm: desktop", 15.0
-_STOP_SECONDS = 3.0
-"""Seconds that the proxy's end waits for alarms under way."""
-_MOST = 16
-"""Alarms that may wait to be sent; each is in the log in any case."""
+_STOP_SECONDS = 3.0  #: seconds that the proxy's end waits for alarms under way
+_MOST = 16  #: alarms that may wait to be sent; each is in the log in any case
 _NAME = "cacheproxy"
 _SERVICE = "org.freedesktop.Notifications"
 _SECONDS = 5.0
-_BY_SERVER = -1
-"""Milliseconds that a notification is shown; -1 leaves that to the desktop."""
+_BY_SERVER = -1  #: milliseconds that a notification is shown; -1 leaves that to the desktop
 _SCRIPT = (
     "on run argv",
     "display notification (item 3 of argv) with title (item 2 of argv)",
@@ -51,16 +48,14 @@ _SCRIPT = (
 """AppleScript that shows a notification. Texts are its arguments, never part of it, and our name is
 the first: a text with a dash in that place would be an option, and ``-e`` adds script."""
 SIGNATURE = "X-Cacheproxy-Signature"
-_DEADLINE = 10.0
-"""Seconds for one try, including the connection."""
-_LATER = (429, *range(500, 600))
-"""Statuses after which another try may succeed."""
+_DEADLINE = 10.0  #: seconds for one try, including the connection
+_LATER = (429, *range(500, 600))  #: statuses after which another try may succeed
 
 
 class Alarming:
     """Reports alarms in the log, and in the ways that ``table`` names.
 
-    ``workers``: threads for calls that block. ``proxy``: see ``LogLine``.
+    ``workers``: threads for calls that block. ``proxy``: as in ``LogLine``, set later.
     """
 
     def __init__(self, reactor: Any, workers: Workers, table: AlarmTable) -> None:
@@ -74,7 +69,7 @@ class Alarming:
         self.adopt(table)
 
     def adopt(self, table: AlarmTable) -> None:
-        """Use the settings of ``table`` from now on; raises TableError."""
+        """Use the settings of ``table`` from now on; raises TableError if its secret is not set."""
         self._webhook.secret = table.secret()
         self._webhook.url = table.webhook
         self._alarms.limits = table
@@ -83,7 +78,7 @@ class Alarming:
     @hookimpl
     @quick
     def cacheproxy_exchange_finished(self, exchanges: Sequence[Exchange]) -> None:
-        """Raise an alarm for each exchange that is over the limits."""
+        """Log an alarm for each exchange over the limits, ring, and queue it for the other ways."""
         for exchange in exchanges:
             alarm = self._alarms.see(exchange, self._reactor.seconds(), self.proxy)
             if alarm is not None:
@@ -96,12 +91,13 @@ class Alarming:
                     self._by_webhook.put(alarm)
 
     def finish(self) -> Deferred[Any]:
-        """Return a Deferred that fires when all alarms are sent, after a few seconds at most."""
+        """Return a Deferred that fires, never with an error, when all are sent, or 3 s are over."""
         telling = [self._by_desktop.finish(), self._by_webhook.finish()]
         waiting = gatherResults(telling, consumeErrors=True)
         return waiting.addTimeout(_STOP_SECONDS, self._reactor).addErrback(lambda _: None)
 
     async def _show(self, alarm: Alarm) -> None:
+        """Show ``alarm`` on the desktop, by a worker thread; raises UnsentError."""
         show = partial(notify, alarm.title, f"{alarm.text}\n{alarm.command}")
         try:
             await self._workers.run(_DESKTOP, show, _DESKTOP_SECONDS)
@@ -125,7 +121,7 @@ class UnsentError(Exception):
 class AlarmWay:
     """One way to send alarms: ``tell`` sends one and raises UnsentError; ``name``: in the log.
 
-    It never waits and never raises. A failure is logged once, until the way works again.
+    ``put`` never waits and never raises. A failure is logged once, until the way works again.
     """
 
     def __init__(self, name: str, tell: Callable[[Alarm], Awaitable[None]]) -> None:
@@ -136,7 +132,7 @@ class AlarmWay:
         self._is_in_trouble = False
 
     def put(self, alarm: Alarm) -> None:
-        """Queue ``alarm`` for sending."""
+        """Queue ``alarm`` for sending; if more than 16 wait, the oldest is dropped."""
         self._waiting.append(alarm)
         if self._telling.called:
             self._telling = Deferred.fromCoroutine(self._tell_all())
@@ -148,10 +144,12 @@ class AlarmWay:
         return done
 
     def _give_up(self) -> None:
+        """Drop the waiting alarms, and cancel the sending under way."""
         self._waiting.clear()
         self._telling.cancel()
 
     async def _tell_all(self) -> None:
+        """Send the waiting alarms, one after another; failures are logged."""
         while self._waiting:
             try:
                 await self._tell(self._waiting.popleft())
@@ -164,6 +162,7 @@ class AlarmWay:
                 self._say(f"{type(error).__name__}")
 
     def _say(self, why: str) -> None:
+        """Log the reason of a failure, unless the last alarm failed, too."""
         if not self._is_in_trouble:
             self._is_in_trouble = True
             _log.warn("the alarm's {name} does not work: {why}", name=self._name, why=why)
@@ -173,7 +172,7 @@ def notify(title: str, text: str, platform: str = sys.platform) -> None:
     """Show a notification, by D-Bus or by macOS's own command; blocks.
 
     Source: Desktop Notifications Specification 1.2 (freedesktop.org), "Notify": the summary is
-    plain text, the body may hold markup. Raises UnsentError.
+    plain text, the body may hold markup. Raises UnsentError, on Windows always.
     """
     if platform == "win32":
         raise UnsentError("notifications are not supported on Windows")
@@ -196,6 +195,7 @@ def notify(title: str, text: str, platform: str = sys.platform) -> None:
 
 
 def _by_bus(title: str, text: str) -> None:
+    """Show a notification by the session bus of D-Bus; raises UnsentError."""
     try:  # imported here, since it comes with the extra ``desktop``
         from jeepney import DBusAddress, DBusErrorResponse, new_method_call  # noqa: PLC0415
         from jeepney.io.blocking import open_dbus_connection  # noqa: PLC0415
@@ -221,8 +221,7 @@ def _by_bus(title: str, text: str) -> None:
 class Webhook:
     """Sends alarms to ``url``, one POST of JSON for each, signed if there is a ``secret``.
 
-    Both may be set at any time. Redirects are not followed, and certificates are verified, as by
-    Twisted's Agent.
+    Both may be set at any time. Redirects are not followed; certificates are verified.
     """
 
     def __init__(self, reactor: Any) -> None:
@@ -232,7 +231,7 @@ class Webhook:
         self._client = HTTPClient(Agent(reactor, connectTimeout=_DEADLINE))
 
     async def tell(self, alarm: Alarm) -> None:
-        """Send ``alarm``, in three tries at most; raises UnsentError."""
+        """POST ``alarm``, at most three times (again after 1 s, after 5 s); raises UnsentError."""
         url, body = self.url, payload(alarm)
         headers = Headers({"Content-Type": ["application/json"], "User-Agent": ["cacheproxy"]})
         if self.secret:
@@ -247,17 +246,17 @@ class Webhook:
             raise UnsentError(f"{why}, three times")
 
     async def _try(self, url: str, body: bytes, headers: Headers) -> str:
-        """Return "" if the alarm was accepted, else why to try again; raises UnsentError."""
+        """Return "" if accepted, else why to try again; raises UnsentError where no try helps."""
         sent = self._client.post(
             url, data=body, headers=headers, allow_redirects=False, unbuffered=True
         )
-        sent.addTimeout(_DEADLINE, self._reactor, _timed_out)
+        sent.addTimeout(_DEADLINE, self._reactor, _raise_timeout)
         try:
             response = await sent
         except TimeoutError:
             return f"no answer in {_DEADLINE:.0f} s"
         except Exception as error:  # networks fail in many ways
-            return _said(error)
+            return _error_words(error)
         response.deliverBody(_Unread())
         if response.code in _LATER:
             return f"it answered {response.code}"
@@ -267,12 +266,12 @@ class Webhook:
         return ""
 
 
-def _timed_out(*_: object) -> NoReturn:
+def _raise_timeout(*_: object) -> NoReturn:
     raise TimeoutError
 
 
 class _Unread(Protocol):
-    """Reads nothing of a response's body, which may be endless."""
+    """Reads nothing of a response's body, which may be endless: it closes the connection."""
 
     def connectionMade(self) -> None:
         assert self.transport is not None
@@ -280,19 +279,19 @@ class _Unread(Protocol):
 
 
 def payload(alarm: Alarm) -> bytes:
-    """Return the JSON that is sent; docs/alarm.md documents its members."""
+    """Return the JSON object that a webhook gets, as bytes; docs/alarm.md documents its members."""
     text = f"{alarm.title}: {alarm.text} {alarm.command}"
     event = "failure" if alarm.cause == FAILED else "break"
     return json.dumps({"event": event, **asdict(alarm), "text": text}).encode()
 
 
 def signature(secret: str, body: bytes) -> str:
-    """Return the signature header's value, which proves to a receiver that ``body`` is ours."""
+    """Return the signature header's value: ``sha256=`` and the HMAC of ``body`` in hex."""
     return "sha256=" + hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
 
 
-def _said(error: BaseException) -> str:
-    """Return a network error's words without any URL in them; raises CancelledError."""
+def _error_words(error: BaseException) -> str:
+    """Return a network error in words, without any URL; raises CancelledError if cancelled."""
     while reasons := getattr(error, "reasons", None):  # Twisted wraps the failures of a request
         error = reasons[0].value
     if isinstance(error, CancelledError | ConnectingCancelledError):  # the sending was given up

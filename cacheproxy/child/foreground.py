@@ -1,8 +1,7 @@
 """A program that uses our terminal while it runs, as if the shell itself had started it.
 
 It is in our process group, so signals of keys (Ctrl-C, Ctrl-Z) and of the window's size reach it
-without us. Signals sent to us alone are passed on. If it stops, we stop, too, and both continue
-together.
+without us. Signals sent to us alone are passed on. It stops and continues together with us.
 """
 
 from __future__ import annotations
@@ -63,6 +62,11 @@ class Foreground:
         return code if code >= 0 else 128 - code
 
     def _pass_on(self, number: int, _: object) -> None:
+        """Send the signal ``number`` to the program, unless the terminal has sent it there, too.
+
+        While the program starts, the signal is stored. Before that, and after the program's end, it
+        raises SystemExit, except for a key's signal after the end.
+        """
         process, is_key = self._process, signal.Signals(number).name in _KEYS
         if process is None and self._has_begun:
             self._came.append(number)
@@ -94,7 +98,7 @@ def _waited(process: subprocess.Popen[bytes]) -> int:
 
 
 def _stay(number: int, frame: object) -> None:
-    """Do nothing about a signal: unlike SIG_IGN, a handler is not inherited by the program."""
+    """Do nothing about a signal: unlike SIG_IGN, the program does not inherit this handler."""
 
 
 def _has_terminal() -> bool:
@@ -117,7 +121,7 @@ def is_drawn_on() -> bool:
 
 @contextlib.contextmanager
 def _terminal_as_it_was() -> Iterator[None]:
-    """Restore the terminal's settings at the end: a program that crashes leaves its own."""
+    """Take the terminal and its settings back at the end: a program that crashes leaves its own."""
     if not _has_terminal():
         yield
         return

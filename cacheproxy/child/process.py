@@ -88,7 +88,7 @@ class ServerProcess:
         return self._process.stdout
 
     def log(self) -> str:
-        """Return the whole log so far; after ``close``, the log at its end."""
+        """Return the text of the log so far; after ``close``, the log at its end."""
         if self._log.closed:
             return self._last_log
         # A seek would now and then make the child write over its own first line.
@@ -104,7 +104,7 @@ class ServerProcess:
         self._process.send_signal(number)
 
     def close(self) -> int:
-        """Stop the process and return its exit status, 0 for a regular end. Idempotent."""
+        """Close the child's input, or kill it after 10 s; return its exit status. Idempotent."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
@@ -138,14 +138,12 @@ class ChildProxy(ServerProcess):
             *(("--upstream", upstream) if upstream else ()),
             *options,
         ]
-        env = {
-            name: value
-            for name, value in os.environ.items()
-            if users or not name.startswith(ENV_PREFIX)
-        }
-        super().__init__(arguments, env | {"PYTHONUNBUFFERED": "1"}, log=log)
+        names = [name for name in os.environ if users or not name.startswith(ENV_PREFIX)]
+        env = {name: os.environ[name] for name in names} | {"PYTHONUNBUFFERED": "1"}
+        super().__init__(arguments, env, log=log)
 
     def _announced(self) -> str:
+        """Wait for the URL in the proxy's log and return it; raises CommandError if none comes."""
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
             ended = self.has_ended()

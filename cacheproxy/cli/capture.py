@@ -50,10 +50,9 @@ def export(paths: tuple[str, ...], har: str, *, as_json: bool) -> None:
             tell(problems)
             fail(f"cannot write {har}: {error.strerror}")
     if as_json:
-        # of a HAR on stdout, the summary must not become a part
         summary = {"exchanges": len(records), "har": har if records else None, "bytes": size}
-        found = json.dumps(summary | {"problems": [asdict(problem) for problem in problems]})
-        click.echo(found, err=har == "-")
+        found = json.dumps(summary | {"problems": [*map(asdict, problems)]})
+        click.echo(found, err=har == "-")  # not into a HAR on stdout
     elif records:
         click.echo(f"{counted(len(records), 'exchange')}, {size:,} bytes: {har}", err=har == "-")
     _end(problems, anything=bool(records))
@@ -70,17 +69,13 @@ def list_(paths: tuple[str, ...], *, as_json: bool) -> None:
         if isinstance(each, Problem):
             problems.append(each)
         else:
-            name = _named(each)
+            name = _client_and_session(each)
             found.setdefault(name, SessionRow(*name)).add(each)
     rows = sorted(found.values(), key=lambda row: (row.first, row.client, row.session))
     if as_json:
-        listed = {
-            "sessions": [asdict(row) for row in rows],
-            "problems": [asdict(p) for p in problems],
-        }
-        print_json(listed)
+        print_json({"sessions": [*map(asdict, rows)], "problems": [*map(asdict, problems)]})
     elif rows:
-        _print(rows)
+        _print_table(rows)
     _end(problems, anything=bool(rows))
 
 
@@ -97,7 +92,7 @@ class SessionRow:
     last: float = 0.0  #: time of the last request
 
     def add(self, record: Exchange) -> None:
-        """Count one exchange."""
+        """Add one exchange to the counts, sizes and times."""
         self.first = min(self.first, record.wall) if self.requests else record.wall
         self.last = max(self.last, record.wall)
         self.requests += 1
@@ -106,13 +101,15 @@ class SessionRow:
 
 
 def _is_turn(record: Exchange) -> bool:
+    """Return whether an exchange is a turn; without a session, whether it has a prompt."""
     if record.session is not None:
         return record.turn > 0 and not record.side
     request = record.received
     return request.dialect is not None and endpoint_of(request.path).purpose.evaluates
 
 
-def _named(record: Exchange) -> tuple[str, str]:
+def _client_and_session(record: Exchange) -> tuple[str, str]:
+    """Return the client's name and the session's id ("" for none), as recorded, else found out."""
     if record.session is not None:
         return record.session.client, record.session.id
     request = _clients().introduce(record.received)
@@ -126,7 +123,7 @@ def _clients() -> Clients:
     return Packages().load().clients
 
 
-def _print(rows: list[SessionRow]) -> None:
+def _print_table(rows: list[SessionRow]) -> None:
     names = [plain(row.client)[:20] for row in rows]
     clients = max(len("client"), *(len(name) for name in names))
     click.echo(f"{'client':<{clients}}  {'session':<36}  turns  reqs      size  when")
@@ -144,6 +141,7 @@ def _print(rows: list[SessionRow]) -> None:
 
 
 def _size(count: int) -> str:
+    """Return a number of bytes for people: ``999 B``, ``1.2 MB``."""
     size, unit = float(count), "B"
     for larger in ("KB", "MB", "GB"):
         if size < 1000:
@@ -153,6 +151,7 @@ def _size(count: int) -> str:
 
 
 def _when(row: SessionRow) -> str:
+    """Return when a session began, where that is known, and its length: ``28 Nov 21:05, 12 s``."""
     lasted = row.last - row.first
     length = f"{lasted / 60:,.0f} min" if lasted >= 120 else f"{lasted:,.0f} s"
     if row.first < _EPOCH_BEGAN:
@@ -161,7 +160,10 @@ def _when(row: SessionRow) -> str:
 
 
 def _write(path: str, data: bytes) -> int:
-    """Write ``data`` whole or not at all, readable by the user alone; raises OSError."""
+    """Write ``data`` to the file ``path``, or stdout for ``-``; return its size. Raises OSError.
+
+    A file is replaced as a whole, readable by the user alone; a pipe or a device is written to.
+    """
     if path == "-":
         sys.stdout.buffer.write(data + b"\n")
         sys.stdout.buffer.flush()
@@ -175,6 +177,7 @@ def _write(path: str, data: bytes) -> int:
 
 
 def _end(problems: list[Problem], *, anything: bool) -> None:
+    """Print ``problems``; end with exit code 2 if there are any, or not ``anything`` was found."""
     tell(problems)
     if not problems and not anything:
         say("it holds no exchange")

@@ -104,7 +104,7 @@ def diagnose(
         page = quote(name, safe="")
         if proposing:
             cure = _read_page(Cure.from_json, url, _CURE + page, settings)
-            _cure(cure, url, settings, config if apply else None, apply=apply, as_json=as_json)
+            _print_cure(cure, url, settings, config, apply=apply, as_json=as_json)
         else:
             report = _read_page(TurnReport.from_json, url, _PAGE + page, settings)
             advice = [
@@ -134,6 +134,7 @@ def diagnose(
 
 
 def _read_page(read: Callable[[Any], _T], proxy: str, page: str, settings: Config) -> _T:
+    """Return the proxy's page at the path ``page``, converted by ``read``; raises CommandError."""
     try:
         return read(get_json(proxy, page, settings.token_header(), instead=_INSTEAD))
     except ReportError:
@@ -143,10 +144,10 @@ def _read_page(read: Callable[[Any], _T], proxy: str, page: str, settings: Confi
         ) from None
 
 
-def _cure(
+def _print_cure(
     cure: Cure, proxy: str, settings: Config, config: str | None, *, apply: bool, as_json: bool
 ) -> None:
-    """Print the cure that the running proxy proposes; apply it if ``apply``."""
+    """Print the running proxy's cure; if ``apply``, apply it, or exit with 1 if that cannot be."""
     command = f"cacheproxy diagnose {cure.number} --propose --apply"
     how = f"Switch it on, without a restart: {with_proxy(command, checked_url(proxy))}"
     _print(cure, cure_lines(cure, "" if apply else how), as_json=as_json)
@@ -164,6 +165,7 @@ def _from_captures(
     found: Configured,
     captures: tuple[str, ...],
 ) -> TurnReport:
+    """Return the report on request ``name``, a number or ``last``; without one, end the command."""
     places = {turn.index: (lane, i) for lane in lanes for i, turn in enumerate(lane.turns)}
     if name == "last":
         index = max(places)
@@ -196,7 +198,7 @@ def _from_captures(
 def _propose(
     lanes: list[RecordedLane], found: Configured, config: str | None, command: str, *, as_json: bool
 ) -> None:
-    """Print the proposals with the ``command`` that applies them; apply them if there is none."""
+    """Print the rules proposed for captures; ``command`` applies them, "": append them now."""
     turns = [pair for lane in lanes for pair in pairwise(lane.turns)]
     steps = [(one.request, later.request) for one, later in turns]
     requests = [turn.request for lane in lanes for turn in lane.turns]
@@ -224,6 +226,7 @@ def _propose(
 
 
 def _print(found: TurnReport | Cure, text: Iterator[str], *, as_json: bool) -> None:
+    """Print ``found``, as JSON or by the lines of ``text``."""
     if as_json:
         print_json(found.as_json())
         return
@@ -232,12 +235,12 @@ def _print(found: TurnReport | Cure, text: Iterator[str], *, as_json: bool) -> N
 
 
 def cure_lines(cure: Cure, how: str) -> Iterator[str]:
-    """Yield the rules as TOML, the rest as comments. ``how``: the command that applies them."""
+    """Yield the rules as TOML, the rest as comments. ``how``: a sentence on applying, or ""."""
     if not cure.found:
         which = f"field that changed in request {cure.number}" if cure.number else "volatile field"
         yield f"# Nothing to propose: each {which} has a rule."
     for one in cure.found:
-        yield from _found(one)
+        yield from _found_lines(one)
     if not cure.edits:
         yield (
             "# The upstream is not a local server, so rules edit nothing (--edit-remote changes "
@@ -247,7 +250,8 @@ def cure_lines(cure: Cure, how: str) -> Iterator[str]:
         yield f"# {how}"
 
 
-def _found(one: Found) -> Iterator[str]:
+def _found_lines(one: Found) -> Iterator[str]:
+    """Yield the lines on one volatile field: its rule, or a comment on why there is none."""
     name = f"{field_name(one)} ({one.kind})"
     if one.toml:
         seen = f"seen in {one.seen[0]} of {one.seen[1]} turns." if one.seen else ""
@@ -264,9 +268,8 @@ def _found(one: Found) -> Iterator[str]:
 def _apply(cure: Cure, proxy: str, token: Mapping[str, str], config: str | None) -> str:
     """Apply ``cure``: the proxy adds its rules to its config file and reloads.
 
-    Rules of the cure that are switched off are switched on there. ``config``: another file, which
-    this process writes instead. Returns one line that says what was done. Raises CommandError, and
-    leaves the file as it was.
+    Rules of the cure that are switched off are switched on there. ``config``: another file, written
+    here instead. Returns a line on what was done. Raises CommandError; the file is unchanged then.
     """
     if config is None or Path(config).expanduser().resolve() == Path(cure.file).resolve():
         done = get_json(proxy, f"{_CURE}{cure.number}/apply", token, post=True)

@@ -15,7 +15,7 @@ _SAID = (Reason.MODEL_CHANGED, Reason.PREVIOUS_NOT_FOUND, Reason.CUT)
 
 
 def lines(found: TurnReport) -> Iterator[str]:
-    """Yield the lines of a report."""
+    """Yield the lines of a report on one turn."""
     yield _head(found)
     yield ""
     for line in (*wrap(_verdict(found), 94), *_server(found)):
@@ -49,6 +49,7 @@ def lines(found: TurnReport) -> Iterator[str]:
 
 
 def _head(found: TurnReport) -> str:
+    """Return the first line: request, client, session, turn, and the turn compared with."""
     who = f"{found.client}, session {found.session[:8]}, turn {found.turn}"
     aside = " of a side request" if found.side else ""
     compared = f"   compared with turn {found.turn - 1}" if found.turn > 1 else ""
@@ -56,6 +57,7 @@ def _head(found: TurnReport) -> str:
 
 
 def _verdict(found: TurnReport) -> str:
+    """Return the sentence on how far the prompt equals the one before, and if that is a break."""
     if found.judgement is Judgement.COLD:
         return "The first turn of its conversation: there was no turn before it to reuse."
     if found.reason is Reason.CUT:
@@ -87,7 +89,7 @@ def _verdict(found: TurnReport) -> str:
 
 
 def _server(found: TurnReport) -> Iterator[str]:
-    """Yield what the server reused, and why it was not more."""
+    """Yield lines on what the server reused, and why it was not more."""
     if found.reused is None or found.evaluated is None:
         if found.judgement is Judgement.UNKNOWN:
             yield "The server does not say what it reused, so the cost is not known."
@@ -106,6 +108,7 @@ def _server(found: TurnReport) -> Iterator[str]:
 
 
 def _place(found: TurnReport) -> Iterator[str]:
+    """Yield the rows on the break: its place, its reason, and the texts before and after."""
     if found.path is not None:
         at = f", byte {found.byte:,}" if found.byte is not None else ""
         reason = f"reason  {found.reason}" if found.reason is not None else ""
@@ -121,6 +124,7 @@ def _place(found: TurnReport) -> Iterator[str]:
 
 
 def _row(name: str, text: str, right: str = "") -> Iterator[str]:
+    """Yield the row ``name``; ``right`` stands beside ``text``, or below it if that is long."""
     left = f"  {name:<8}{text}"
     if not right:
         yield left
@@ -132,4 +136,5 @@ def _row(name: str, text: str, right: str = "") -> Iterator[str]:
 
 
 def _count(count: TokenCount) -> str:
+    """Return a number of tokens, with ``≈`` before it if it is not measured."""
     return f"{'' if count.source == 'measured' else '≈'}{count.tokens:,}"

@@ -109,6 +109,7 @@ def doctor(
 
 
 def _of_log(name: str) -> DoctorReport:
+    """Return the report on the log ``name``, ``-`` for stdin; ends the command on a read error."""
     try:
         with click.open_file(name, "rb") as lines:
             return read_log(_text(lines), "standard input" if name == "-" else name)
@@ -117,7 +118,7 @@ def _of_log(name: str) -> DoctorReport:
 
 
 def _text(lines: IO[bytes]) -> Iterator[str]:
-    """Yield the log's lines, cut to a sane length: a binary file may have one of a gigabyte."""
+    """Yield the log's lines, decoded; one over 64 KiB, as in a binary file, comes in pieces."""
     while line := lines.readline(1 << 16):
         yield line.decode("utf-8", "replace")
 
@@ -126,7 +127,7 @@ def _text(lines: IO[bytes]) -> Iterator[str]:
 def _progress() -> Iterator[tuple[OnStep, Ask]]:
     """Yield two callbacks, which show progress and ask questions on standard error.
 
-    They do nothing where standard error is no terminal.
+    The second returns the answer. Without a terminal they do nothing, and the answer is no.
     """
     terminal = console(stderr=True)
     if not terminal.is_terminal:

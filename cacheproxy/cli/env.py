@@ -30,7 +30,7 @@ _UNSAID = ("launch", "limits")
 
 
 def begun(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
-    """Complete the name of a client of an installed package."""
+    """Return the sorted names of clients that have settings and begin with ``incomplete``."""
     return [name for name in sorted(setups(installed())) if name.startswith(incomplete)]
 
 
@@ -109,4 +109,5 @@ def env(
 
 
 def _warn(what: str) -> None:
+    """Print ``what``, a sentence's beginning, with the advice to run this again, on stderr."""
     say(f"{what} run this again for the model and its context window")

@@ -101,6 +101,7 @@ def as_object(result: Inspection, active: frozenset[str]) -> dict[str, Any]:
 
 
 def _field_object(field: Field, active: frozenset[str]) -> dict[str, Any]:
+    """Return a volatile field as a JSON object; ``active``: names of the rules that are on."""
     return {
         "path": field.path,
         "class": field.kind.value,
@@ -144,6 +145,7 @@ def lines(result: Inspection, active: frozenset[str], files: Sequence[str]) -> I
 
 
 def _nothing(result: Inspection) -> Iterator[str]:
+    """Yield a line if there is no volatile field, with the reason."""
     if result.fields or result.between:
         return
     if result.steps:
@@ -153,6 +155,7 @@ def _nothing(result: Inspection) -> Iterator[str]:
 
 
 def _late(result: Inspection) -> Iterator[str]:
+    """Yield two lines on system messages late in the list, if there are any."""
     if result.late:
         requests = counted(result.late, "request")
         most = counted(result.most_late, "system message")
@@ -161,6 +164,7 @@ def _late(result: Inspection) -> Iterator[str]:
 
 
 def _head(result: Inspection) -> str:
+    """Return the first line: requests, sessions and time at the left, clients and models right."""
     shown = [counted(result.prompts, "request"), counted(len(result.sessions), "session")]
     if result.seconds:
         shown.append(_duration(result.seconds))
@@ -175,6 +179,7 @@ def _head(result: Inspection) -> str:
 
 
 def _parts(result: Inspection) -> Iterator[str]:
+    """Yield the table of the prompt's parts: tokens, share, and the turns that change them."""
     yield f"  {'part':<14}{'tokens':>9}  {'share':>6}   changes between turns"
     for part in result.parts:
         start = f"  {part.name:<14}{_tokens(part.chars, result):>9}  {part.share:>6.1%}   "
@@ -182,6 +187,7 @@ def _parts(result: Inspection) -> Iterator[str]:
 
 
 def _changes(part: PartView, result: Inspection) -> str:
+    """Return how many turns change ``part``, and where that breaks the cache, in words."""
     if part.name == "last message":
         return "(expected)"
     if part.name == "history" and not part.changed:
@@ -197,6 +203,7 @@ def _changes(part: PartView, result: Inspection) -> str:
 def _fields(
     title: str, often: str, fields: Sequence[Field], steps: int, active: frozenset[str]
 ) -> Iterator[str]:
+    """Yield a table of ``fields``, two lines each; ``steps``: cases; ``often``: their name."""
     if fields:
         yield f"  {title:<40}{'class':<16}{often:<11}rule"
     for field in fields:
@@ -206,6 +213,7 @@ def _fields(
 
 
 def _rule(field: Field, active: frozenset[str]) -> str:
+    """Return a field's rule, with ``(off)`` or ``(2 of 3)`` if it covers a part; else ``none``."""
     if not field.rules:
         return "none"
     name = field.rules[0]
@@ -233,6 +241,7 @@ def place_name(path: str) -> str:
 
 
 def _example(field: Field, width: int) -> str:
+    """Return the field's text before and after, in ``width`` characters."""
     was, now = (" ".join(text.split()) for text in (field.was, field.now))
     if field.kind is ChangeKind.MOVED:
         return _cut(was, width)
@@ -241,6 +250,7 @@ def _example(field: Field, width: int) -> str:
 
 
 def _sides(result: Inspection) -> Iterator[str]:
+    """Yield the table of side requests: their sizes, and how often they evict a session."""
     if result.sides:
         yield f"  {'side requests':<32}{'tokens':>9}{'tools':>8}   between turns"
     for side in result.sides:
@@ -253,6 +263,7 @@ def _sides(result: Inspection) -> Iterator[str]:
 
 
 def _reuse(result: Inspection) -> Iterator[str]:
+    """Yield the table of what can be reused, without the rules and with them."""
     if not result.steps:
         return
     yield "  Reuse, by characters equal to the turn before   (~ estimated, first turns not counted)"
@@ -273,6 +284,7 @@ def _reuse(result: Inspection) -> Iterator[str]:
 
 
 def _tokens(chars: float, result: Inspection) -> str:
+    """Return the number of tokens estimated for ``chars`` characters: ``≈1,234``."""
     return f"≈{round(chars / result.chars_per_token):,}"
 
 
@@ -281,10 +293,12 @@ def _cut(text: str, width: int) -> str:
 
 
 def _times(count: int) -> str:
+    """Return ``once``, ``twice``, ``3 times``."""
     return {1: "once", 2: "twice"}.get(count, f"{count:,} times")
 
 
 def _duration(seconds: float) -> str:
+    """Return a time for people: ``12 s``, ``3 min 4 s``, ``1 h 2 min``."""
     if seconds < 60:
         return f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)

@@ -1,7 +1,6 @@
 """The ``cacheproxy`` command: each subcommand is a module of its own, imported when it runs.
 
-Plugins add subcommands (hook ``cacheproxy_commands``). They are loaded only if the name on the
-command line is none of ours.
+Plugins, which add subcommands (``cacheproxy_commands``), are loaded only for a name not of ours.
 """
 
 from __future__ import annotations
@@ -36,11 +35,11 @@ class Commands(click.Group):
     """The group of all subcommands: ``COMMANDS``, those of plugins, and tools not yet installed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (click's)
-        """Return their names."""
+        """Return the names of all subcommands, sorted; loads the plugins."""
         return list(_listed())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """Import the subcommand of this name; return None if there is none."""
+        """Return the subcommand, imported or from a plugin; None if there is none."""
         if cmd_name not in COMMANDS:
             return _others().get(cmd_name)
         module = cmd_name.replace("-", "_")
@@ -50,7 +49,7 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the subcommand; for a misspelt one, the error suggests the right name."""
+        """Return click's name, command and further words; for a misspelt name, suggest another."""
         name = args[0]
         from cacheproxy.words import meant  # noqa: PLC0415 - only where a name is wrong
 
@@ -77,8 +76,7 @@ class Commands(click.Group):
 def _others() -> Mapping[str, click.Command]:
     """Return the commands of plugins, and for each tool not installed a command that says so.
 
-    A plugin that fails, and a command whose name is taken, is named in one line on standard error
-    and left out.
+    A plugin that fails, or a command whose name is taken, is left out, with a line on stderr.
     """
     # Our own commands need no plugins.
     from cacheproxy.plugin.loading import installed  # noqa: PLC0415
@@ -104,7 +102,7 @@ def _others() -> Mapping[str, click.Command]:
 
 
 def _missing(name: str) -> click.Command:
-    """Return a command that stands for an uninstalled tool, and names its distribution."""
+    """Return a command for an uninstalled tool: it names the distribution, and exits with 2."""
     from cacheproxy.words import capitalised  # noqa: PLC0415 - only where a tool is missing
 
     lacks = f"not installed: pip install ./{TOOLS[name]} (in a checkout of cacheproxy)"
@@ -124,11 +122,12 @@ def _missing(name: str) -> click.Command:
 
 
 def _say(what: str) -> None:
+    """Print a line on standard error."""
     click.echo(f"cacheproxy: {what}", err=True)
 
 
 def _listed() -> Mapping[str, str]:
-    """Return the first line of each subcommand's help, by its name."""
+    """Return the first line of each subcommand's help, by its name, sorted."""
     others = {name: (command.help or "").partition("\n")[0] for name, command in _others().items()}
     return dict(sorted({**others, **COMMANDS}.items()))
 

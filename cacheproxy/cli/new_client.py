@@ -56,8 +56,7 @@ def new_client(name: str, folder: str) -> None:
 def write(name: str, where: Path) -> list[Path]:
     """Write the folder ``cacheproxy-NAME`` in ``where``; return its files, the one to read first.
 
-    Raises CommandError if ``name`` is no client's name, or if the folder exists or cannot be
-    written.
+    Raises CommandError if ``name`` is no client's name, or the folder exists or cannot be made.
     """
     if not _NAME.fullmatch(name):
         raise CommandError(f"{name!r} is not a valid name: write lower-case words joined by dashes")

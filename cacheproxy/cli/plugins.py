@@ -71,7 +71,7 @@ def plugins(
 
 
 def _running(settings: Config, proxy: str | None) -> RunningProxy:
-    """Return the running proxy's rules and plugins, empty if no proxy answers."""
+    """Return the proxy's rules and plugins, empty if none answers; a refusal goes to stderr."""
     try:
         url = checked_url(proxy or proxy_url(settings))
         answer = Site(url, settings.token_header()).get(HEALTH)
@@ -89,11 +89,12 @@ def _lacks(running: RunningProxy, rule: Normalizer, found: Configured) -> bool:
 
 
 def _needs_restart(running: RunningProxy, package: Package) -> bool:
-    """Whether the proxy needs a restart: it has another version of ``package``, or none."""
+    """Whether the running proxy has another version of ``package``, or could not load it."""
     return running.versions.get(package.name, package.version) != package.version
 
 
 def _state(package: Package) -> str:
+    """Return the fault of a package or "blocked", to stand after its name; "" for neither."""
     if package.error is not None:
         return f"   could not be loaded: {package.error}"
     if package.warning is not None:
@@ -107,6 +108,7 @@ def _print_rules(
     running: RunningProxy,
     package: Package | None = None,
 ) -> None:
+    """Print a line for each rule: on or off, name, client, purpose."""
     after = "restart" if package and _needs_restart(running, package) else "reload"
     states = [
         f"on after a {after}" * _lacks(running, rule, found)
@@ -122,6 +124,8 @@ def _print_rules(
 
 
 def _as_json(found: Configured, running: RunningProxy) -> dict[str, Any]:
+    """Return packages and rules as a JSON object; a rule's ``running``: None without a proxy."""
+
     def listed(rules: Sequence[Normalizer]) -> list[dict[str, Any]]:
         return [
             {

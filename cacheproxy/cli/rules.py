@@ -30,8 +30,7 @@ from cacheproxy.http_client import HEALTH, CommandError, checked_url
 from cacheproxy.plugin.package import INSTALL
 from cacheproxy.plugin.packages import ITSELF, OWN, Configured, configured
 
-MOST = 1000
-"""Exchanges that are counted at most: a page of 50 takes a few milliseconds."""
+MOST = 1000  #: exchanges that are counted at most: a page of 50 takes a few milliseconds
 OK, CODE = "ok", "code, which is not checked"
 
 
@@ -74,8 +73,7 @@ class Fired:
         return sum(self.turns.values()) if client is None else self.turns.get(client, 0)
 
 
-Seen = tuple[RunningProxy, Fired]
-"""A running proxy, and the counts of its rules."""
+Seen = tuple[RunningProxy, Fired]  #: a running proxy, and the counts of its rules
 
 
 class Rules(OneLine, click.Group):
@@ -125,7 +123,7 @@ def rules(
 
 
 def _seen(url: str, settings: Config) -> Seen | None:
-    """Return the running proxy's counts; None, and a line on standard error, if it has none."""
+    """Return the proxy and its counts; None, and a line on standard error, if none are known."""
     token = settings.token_header()
     try:
         running, fired = RunningProxy.of(url, get_json(url, HEALTH, token)), look(url, token)
@@ -140,6 +138,7 @@ def _seen(url: str, settings: Config) -> Seen | None:
 
 
 def _rows(settings: Config, seen: Seen | None) -> Iterator[RuleRow]:
+    """Yield a row for each rule, with figures if ``seen`` has them."""
     found = configured(settings)
     on = seen[0].rules if seen is not None else found.active
     for source, rule in (*_sources(found), *((ITSELF, rule) for rule in BUILT_IN)):
@@ -162,6 +161,7 @@ def _sources(found: Configured) -> Iterator[tuple[str, Normalizer]]:
 
 
 def _lines(rows: Sequence[RuleRow], seen: Seen | None, least: int) -> Iterator[str]:
+    """Yield the lines of the list, and of the rules to switch off (``least``: see ``retire``)."""
     if all(row.package == ITSELF for row in rows):
         yield f"No other rule is installed: {INSTALL}"
     width = max(len(row.name) for row in rows)
@@ -182,6 +182,7 @@ def _lines(rows: Sequence[RuleRow], seen: Seen | None, least: int) -> Iterator[s
 
 
 def _row_text(row: RuleRow) -> str:
+    """Return what the rule did, or its client and purpose if it is off or that is not known."""
     if not row.on or row.fired is None:
         return f"{row.client or 'every client'}: {row.why}" if row.why else row.client or ""
     whose = f" of {row.client}" if row.client else ""
@@ -204,6 +205,7 @@ def look(proxy: str, token: Mapping[str, str], most: int = MOST) -> Fired:
 
 
 def _recorded(proxy: str, token: Mapping[str, str], most: int) -> list[Mapping[str, Any]]:
+    """Return the last ``most`` rows of the totals' pages; raises CommandError or ValueError."""
     rows: list[Mapping[str, Any]] = []
     following: Any = 0
     query = ""
@@ -216,6 +218,7 @@ def _recorded(proxy: str, token: Mapping[str, str], most: int) -> list[Mapping[s
 
 
 def _list(page: Any, name: str) -> list[Mapping[str, Any]]:
+    """Return the rows in the member ``name`` of a page; raises ValueError."""
     rows = page.get(name) if isinstance(page, dict) else None
     if not isinstance(rows, list) or not all(isinstance(each, dict) for each in rows):
         raise ValueError("no list of exchanges")
@@ -223,7 +226,7 @@ def _list(page: Any, name: str) -> list[Mapping[str, Any]]:
 
 
 def fired(exchanges: list[Mapping[str, Any]], source: str) -> Fired:
-    """Return the counts over ``exchanges``, which one of the two pages lists."""
+    """Return the counts over ``exchanges``, rows of either page; ``source``: see ``Fired``."""
     counts, turns = Counter[str](), Counter[str]()
     for each in exchanges:
         rules = each.get("rules")
@@ -269,8 +272,9 @@ def check(*, file: str | None, config: str | None, plugin: tuple[str, ...], as_j
 
 
 def _checked(found: Configured) -> Iterator[Checked]:
+    """Yield the result of each rule and client's line, and of packages that were not loaded."""
     for source, rule in _sources(found):
-        yield _of(rule, source) if type(rule) is Rule else Checked(rule.name, source, CODE)
+        yield _of_rule(rule, source) if type(rule) is Rule else Checked(rule.name, source, CODE)
     for package in found.packages:
         if package.error is not None:
             yield Checked(package.name, package.title, f"wrong: {package.error}", 2)
@@ -279,7 +283,8 @@ def _checked(found: Configured) -> Iterator[Checked]:
             yield _tried(name, package.title, rf"\A(?:{line})")
 
 
-def _of(rule: Rule, source: str) -> Checked:
+def _of_rule(rule: Rule, source: str) -> Checked:
+    """Return the result of a rule: wrong, slow, or ``OK``."""
     try:
         if SearchPattern(rule.pattern).within().search("") is not None:
             return Checked(rule.name, source, "wrong: its pattern matches the empty text", 2)
@@ -289,5 +294,6 @@ def _of(rule: Rule, source: str) -> Checked:
 
 
 def _tried(name: str, source: str, pattern: str) -> Checked:
+    """Return the result of trying ``pattern`` on texts made to take long."""
     said = slow_words(pattern)
     return Checked(name, source, said or OK, 1 if said else 0)

@@ -57,10 +57,8 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 _LOOK_SECONDS = 2.0
-_LOOKS = 6
-"""Tries to read a busy proxy's health page, of five seconds each."""
-_SILENT_SECONDS = 60.0
-"""Seconds without any prompt after which the user is warned."""
+_LOOKS = 6  #: tries to read a busy proxy's health page, of five seconds each
+_SILENT_SECONDS = 60.0  #: seconds without any prompt after which the user is warned
 _NOT_READY = (401, 403, 503)
 """Status codes of servers that ask for a key, or are still loading a model."""
 _MOST_LOGS = 9
@@ -135,7 +133,7 @@ def run(
         assert package.client is not None  # since it has a setup
         began = Run(site, package.client.name, time.time(), is_own=own is not None)
         say(first_line(page, package.client.name))
-        log = f"   log: {_short(own)}" if own else "   (it runs already)" if own is None else ""
+        log = f"   log: {_tilde(own)}" if own else "   (it runs already)" if own is None else ""
         say(f"{shown(site.url)}/_cacheproxy/{log}")
         for warning in setup.warnings:
             say(warning)
@@ -181,8 +179,7 @@ def _proxy(
     """Yield the proxy to use, and the name of its log file.
 
     The name is None for a proxy that was running already. Otherwise the proxy is started here and
-    ends with this context; the name is "" if its log is not kept. Ends the command if no model
-    server is found.
+    ends with this context; the name is "" without a log. Ends the command without a model server.
     """
     url = proxy or ""
     with suppress(ConfigError):  # they do not tell where it is: none is found
@@ -200,9 +197,10 @@ def _proxy(
 
 
 def _runs(site: Site, upstream: str | None, *, is_named: bool) -> bool:
-    """Whether a proxy runs at ``site``, in front of ``upstream``.
+    """Return whether a proxy runs at ``site`` before the server ``upstream`` (None: any server).
 
-    ``is_named``: the user named this proxy; then the command ends if it does not run.
+    ``is_named``: the user named this proxy; then the command ends if none answers there. It ends,
+    too, if a proxy there asks for its token.
     """
     try:
         answer = site.get(HEALTH)
@@ -219,12 +217,12 @@ def _runs(site: Site, upstream: str | None, *, is_named: bool) -> bool:
 
 
 def _upstreams(page: Any) -> Any:
-    """Return the health page's part about the servers, as a list even for a single one."""
+    """Return the health page's objects on the servers, as a list even for a single one."""
     return page["upstreams"] or [page["upstream"]]
 
 
 def _server(settings: Config) -> str:
-    """Return the URL of the model server found, "" if the settings name one or several."""
+    """Return the URL of a model server found here; "" if one is configured. May end the command."""
     if settings.upstreams or settings.upstream != Config().upstream:
         return ""  # _up checks later whether it answers
     ports = dict.fromkeys(kind.port for kind in all_kinds() if kind.port)
@@ -242,7 +240,7 @@ def _server(settings: Config) -> str:
 
 
 def lists_models(url: str) -> bool | None:
-    """Whether a model server listens at ``url``, None if it might be one that lists no models."""
+    """Return whether a model server listens at ``url``; None if it asks for a key or is loading."""
     try:
         answer = Site(url).get(MODELS, _LOOK_SECONDS)
     except NoAnswerError:
@@ -260,7 +258,7 @@ def lists_models(url: str) -> bool | None:
 
 
 def _up(site: Site) -> Any:
-    """Return the health page; ends the command where no upstream answers the proxy."""
+    """Return the proxy's health page; ends the command if that or every server does not answer."""
     page = next(filter(None, (site.health() for _ in range(_LOOKS))), None)
     if page is None:
         raise CommandError(
@@ -288,7 +286,7 @@ def _why_none(began: Run, package: Package, env: Mapping[str, str], page: Any) -
 
 
 def _log(settings: Config) -> IO[bytes] | None:
-    """Return an empty file for the log of our own proxy, None if no log is kept."""
+    """Return a locked, empty file for our own proxy's log; None if none is wanted, or possible."""
     if settings.state_dir == "none":
         return None
     users = platformdirs.user_state_path("cacheproxy")
@@ -311,6 +309,6 @@ def _log(settings: Config) -> IO[bytes] | None:
     return None
 
 
-def _short(path: str) -> str:
+def _tilde(path: str) -> str:
     home = str(Path.home())
     return f"~{path.removeprefix(home)}" if path.startswith(home + os.sep) else path

@@ -109,7 +109,7 @@ def need_of(url: str, settings: Config, api_key: str | None, page: Any, folder: 
 
 
 def _serves(need: Need, probe: str, path: str) -> bool | None:
-    """Return whether the server serves ``path``, by its answer to an empty request."""
+    """Return whether the server serves POST at ``path``, by an empty request; None: unknown."""
     headers = {PROBE.decode(): probe}
     if need.api_key:
         headers["Authorization"] = f"Bearer {need.api_key}"

@@ -48,6 +48,7 @@ def first_line(page: Json, client: str) -> str:
 
 
 def _handled(page: Json, client: str) -> Iterator[str]:
+    """Yield what the proxy does for ``client``: about late system messages, and by its rules."""
     late = (page.get("placement") or {}).get("late")
     if late in set(Late) and Late(late).harms:
         yield f"it {DOES[late]}: handled"
@@ -96,7 +97,7 @@ class Run:
             return False
 
     def _settled(self) -> list[Json]:
-        """Return the rows once they are complete: a broken last turn is still being examined."""
+        """Return the rows, read until no more come: a broken last turn is still being examined."""
         rows = list(self._rows())
         for _ in range(_LOOKS):
             time.sleep(_PAUSE)
@@ -106,6 +107,7 @@ class Run:
         return rows
 
     def _rows(self) -> Iterator[Json]:
+        """Yield the run's requests with a prompt, from the proxy's pages; raises CommandError."""
         query: Json = {"from": int(self.began)}
         while query.get("before", 0) is not None:
             page = get_json(self.site.url, f"{_REQUESTS}?{urlencode(query)}", self.site.headers)
@@ -117,7 +119,7 @@ class Run:
             query["before"] = page["next"]
 
     def _cured(self, breaks: list[Json], *, cure: bool) -> str:
-        """Return the command that cures the costliest break, or what else the user can do."""
+        """Return a sentence on the costliest break: its cure (applied if ``cure``), else advice."""
         dearest = max(breaks, key=lambda row: row["lost"] or 0)
         number, option = dearest["number"], proxy_option(self.site.url)
         page = f"{_CURE}{number}"
@@ -136,7 +138,7 @@ class Run:
         return self._advice(number) if self.is_own else f"Why: cacheproxy diagnose {number}{option}"
 
     def _crowd(self) -> str:
-        """Return which setting the conversations at this server need, "" if none is known."""
+        """Return a sentence on the setting that conversations need here, "" if none is known."""
         try:
             cards = get_json(self.site.url, _DATA, self.site.headers)["todo"]
         except (CommandError, NoAnswerError):
@@ -144,6 +146,7 @@ class Run:
         return next((card["why"] for card in cards if card["id"] == "crowd"), "")
 
     def _advice(self, number: int) -> str:
+        """Return the first advice on request ``number`` with something to do, "" if none has."""
         try:
             page = get_json(self.site.url, f"{_DIAGNOSIS}{number}", self.site.headers)
         except CommandError:
@@ -153,6 +156,7 @@ class Run:
 
 
 def _reuse(rows: list[Json]) -> Iterator[str]:
+    """Yield phrases: the share reused of all prompts, and the time saved from a second on."""
     reused, evaluated = (sum(row[name] or 0 for row in rows) for name in ("reused", "evaluated"))
     known = reused + evaluated
     yield f"{reused / known:.0%} reused".replace("%", " %") if known else "reuse not told"

@@ -45,9 +45,7 @@ def run(line: list[str]) -> None:
     from twisted.scripts import twistd  # noqa: PLC0415
 
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:
-        signal.signal(
-            signal.SIGHUP, lambda *_: None
-        )  # ignored: the settings have not been read yet
+        signal.signal(signal.SIGHUP, lambda *_: None)  # the settings have not been read yet
     sys.argv = ["twistd", *line]
     try:
         twistd.run()
@@ -58,6 +56,7 @@ def run(line: list[str]) -> None:
 
 
 def _of_pid_file(said: str) -> str:
+    """Return twistd's message on the pid file as one line, with the remedy if it still runs."""
     first = said.splitlines()[0]
     if first.startswith("Another twistd server is running, PID "):
         number = first.rsplit(" ", 1)[1]

@@ -32,15 +32,11 @@ from cacheproxy.units import (
     write,
 )
 
-_MANAGERS: dict[str, Callable[[Path], ServiceManager]] = {
-    "systemd": systemd,
-    "launchd": launchd,
-}
+_MANAGERS: dict[str, Callable[[Path], ServiceManager]] = {"systemd": systemd, "launchd": launchd}
 _BY_PLATFORM = {"linux": "systemd", "darwin": "launchd"}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
 _DEFAULT_NAME = "cacheproxy"
-_NOT_INSTALLED = 4
-"""Exit code of ``systemctl status`` for an unknown unit."""
+_NOT_INSTALLED = 4  #: exit code of ``systemctl status`` for an unknown unit
 _SCHEDULER = (
     "Windows has no such services for a user: let the Task Scheduler start the proxy when you "
     "log on (schtasks /create /tn cacheproxy /sc onlogon /tr ...), with the program {program}"
@@ -53,7 +49,7 @@ def service() -> None:
 
 
 def _common(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that all subcommands share; errors become one line."""
+    """Add the options of all subcommands; ``--kind`` becomes ``manager``, and errors one line."""
 
     @functools.wraps(function)
     def guarded(*, name: str, kind: str | None, **more: Any) -> None:
@@ -107,7 +103,8 @@ def install(
     token = found.pop("token", None)  # not on a command line, which other users can see
     environment = ({f"{ENV_PREFIX}TOKEN": token} if token else {}) | keys
     words = program(list(arguments(found)))
-    unit, path = Unit(name, words, state, _log(name), config.grace, environment), manager.path(name)
+    unit = Unit(name, words, state, _log_path(name), config.grace, environment)
+    path = manager.path(name)
     content = manager.render(unit)
     if is_foreign(path) and not force:
         raise UnitError(f"{path} was not written by this command: use another --name, or --force")
@@ -155,10 +152,10 @@ def uninstall(*, name: str, manager: ServiceManager, dry_run: bool, force: bool)
 @service.command(cls=OneLine)
 @_common
 def status(*, name: str, manager: ServiceManager, dry_run: bool) -> None:
-    """Say whether it runs, with the service manager's own words and exit code."""
+    """Say whether the service runs, with the service manager's own words and exit code."""
     if not dry_run and not manager.path(name).exists():
         fail(f"service {name} is not installed: {_command_line('install', name)}", _NOT_INSTALLED)
-    raise SystemExit(_run(manager.words(manager.status, name, _log(name)), dry_run=dry_run))
+    raise SystemExit(_run(manager.words(manager.status, name, _log_path(name)), dry_run=dry_run))
 
 
 @service.command(cls=OneLine)
@@ -166,12 +163,13 @@ def status(*, name: str, manager: ServiceManager, dry_run: bool) -> None:
 @click.option("-f", "--follow", is_flag=True, help="Follow the log: print new lines as they come.")
 @_common
 def logs(*, name: str, manager: ServiceManager, dry_run: bool, lines: int, follow: bool) -> None:
-    """Print the last lines it has logged."""
+    """Print the last lines that the service has logged."""
     command = manager.logs_on if follow else manager.logs
-    raise SystemExit(_run(manager.words(command, name, _log(name), lines), dry_run=dry_run))
+    raise SystemExit(_run(manager.words(command, name, _log_path(name), lines), dry_run=dry_run))
 
 
 def _manager(kind: str | None) -> ServiceManager:
+    """Return the service manager ``kind``, None for this system's own; raises UnitError."""
     if kind is None:
         kind = _BY_PLATFORM.get(sys.platform)
     if kind is not None:
@@ -185,7 +183,7 @@ def _manager(kind: str | None) -> ServiceManager:
 
 
 def _checked(found: Mapping[str, Any]) -> Config:
-    """Return the configuration; errors end the command now, not when the service starts."""
+    """Return the configuration of ``found``; raises now what would end the service later."""
     told = {field: value for field, value in found.items() if field != "config"}
     config = load(told, {}, found.get("config"))
     check_secrets(config, os.environ)
@@ -198,7 +196,7 @@ def _checked(found: Mapping[str, Any]) -> Config:
     return config
 
 
-def _log(name: str) -> Path:
+def _log_path(name: str) -> Path:
     return platformdirs.user_log_path("cacheproxy") / f"{name}.log"
 
 
@@ -213,7 +211,7 @@ def _run(words: Sequence[str], *, dry_run: bool) -> int:
 def run_all(manager: ServiceManager, commands: Sequence[str], name: str, *, dry_run: bool) -> None:
     """Run ``commands`` in order; raises UnitError at the first failure that matters."""
     for command in commands:
-        words = manager.words(command, name, _log(name))
+        words = manager.words(command, name, _log_path(name))
         code = _run(words, dry_run=dry_run)
         if code and not command.startswith("-"):
             raise UnitError(f"{' '.join(words)} failed (exit code {code})")

@@ -16,8 +16,7 @@ from cacheproxy.plugin.package import PluginError
 from cacheproxy.sources import explain, ignored, load
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-_FOLDERS = ("capture", "state_dir")
-"""Settings that name a folder, which shells can complete."""
+_FOLDERS = ("capture", "state_dir")  #: settings that name a folder, which shells can complete
 _MISTAKES = (ConfigError, AppendError, PluginError, CommandError)
 """Errors whose message is one line with the problem and its cure."""
 
@@ -39,7 +38,7 @@ class OneLine(click.Command):
     """A command whose errors are one line each, with exit code 2."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments; errors read as those of the proxy itself."""
+        """Parse ``args``; a mistake ends the command with one line, also on a removed option."""
         try:
             return super().parse_args(ctx, args)
         except click.UsageError as error:
@@ -82,7 +81,7 @@ def read_settings(config: str | None, plugin: Sequence[str] = ()) -> Config:
 
 
 def arguments(given: Mapping[str, Any]) -> Iterator[str]:
-    """Yield ``given``, the values of ``proxy_options`` by field name, as a command line."""
+    """Yield ``given``, the values of ``proxy_options`` by field name, as command-line words."""
     if given.get("config") is not None:
         yield f"--config={given['config']}"
     for row in options():
@@ -133,11 +132,13 @@ def fail(message: str, code: int = 2) -> NoReturn:
 
 
 def _option(row: Option) -> Callable[[_F], _F]:
+    """Return the decorator that adds a setting as an option to a command."""
     said = row.help if row.kind is bool else f"{row.help}  [default: {row.shown}]"
-    return click.option(f"--{row.flag}", row.field, help=said, **_kind(row))
+    return click.option(f"--{row.flag}", row.field, help=said, **_value_kind(row))
 
 
-def _kind(row: Option) -> dict[str, Any]:
+def _value_kind(row: Option) -> dict[str, Any]:
+    """Return click's arguments for the option's kind of value: flag, files, folder or text."""
     if row.kind is bool:
         return {"is_flag": True, "default": False}
     if row.is_file_list:

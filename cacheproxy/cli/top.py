@@ -83,9 +83,7 @@ def _live(terminal: Console, site: Site, teller: Watcher, place: ScreenPlace) ->
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), lambda number, _: sys.exit(128 + number))
     if hasattr(signal, "SIGWINCH"):
-        signal.signal(
-            signal.SIGWINCH, lambda *_: None
-        )  # the signal then interrupts the wait for keys
+        signal.signal(signal.SIGWINCH, lambda *_: None)  # so that it ends the wait for keys
     keys = waiting()
     view: View | None = View()
     watch = Watch(site, teller, keys.wake)

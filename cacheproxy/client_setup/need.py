@@ -11,10 +11,8 @@ from cacheproxy.core.kinds.placement import DOES, Late
 from cacheproxy.core.privacy.access import TOKEN_HEADER
 from cacheproxy.http_client import is_loopback
 
-PLACEHOLDER = "YOUR-MODEL"
-"""Stands for the name of an unknown model."""
-_NO_KEY = "cacheproxy"
-"""API key for servers that need none: clients insist on some key."""
+PLACEHOLDER = "YOUR-MODEL"  #: stands for the name of an unknown model
+_NO_KEY = "cacheproxy"  #: API key for servers that need none: clients insist on some key
 _SMALL_OUTPUT = 8192
 """Tokens of an answer that every model can give if its context is large enough."""
 _TAKEN = ("inline", "user")
@@ -36,19 +34,16 @@ class Need:
     model: str | None = None  #: the model's name at the server, None if not known
     context: int | None = None  #: tokens of the server's context window, None if not known
     late: str | None = None
-    """What the server does with late system messages, in the health page's words; None if no
-    server was asked."""
+    """What the server does with late system messages, in the page's word; None: not asked."""
     serves: Callable[[str], bool | None] = field(default=lambda _: None, compare=False, repr=False)
     """``need.serves("/v1/responses")`` asks whether the server serves POST there; None: unknown."""
     folder: str = ""
     """Folder of the files that ``Setup.launch`` names, which exist while the client runs; "" if the
     client is not started, and its settings are only printed."""
 
-    proxies: ClassVar[tuple[str, ...]] = tuple(
-        spelled
-        for name in ("HTTP", "HTTPS", "ALL")
-        for spelled in (f"{name}_PROXY", f"{name.lower()}_proxy")
-    )
+    proxies: ClassVar[tuple[str, ...]] = (
+        "HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"
+    )  # fmt: skip
     """Environment variables that name an HTTP proxy for all of a client's requests."""
     exempt: ClassVar[tuple[str, str]] = ("NO_PROXY", "no_proxy")  #: variables that exempt hosts
     provider: ClassVar[str] = "cacheproxy"  #: the proxy's name in a client's file
@@ -69,7 +64,7 @@ class Need:
         return _DOES.get(self.late or "", _DOES[Late.UNKNOWN])
 
     def unproxied(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """Return the variables that keep requests to the proxy from any proxy in ``environ``.
+        """Return the variables that exempt the proxy from proxies in ``environ``; {} for none.
 
         Both spellings are set, since clients differ in which they read; and the loopback names are
         among the hosts, since some clients do not exempt these by themselves.
@@ -157,6 +152,7 @@ def late(page: Any) -> str | None:
 
 
 def _server(page: Any) -> dict[str, Any] | None:
+    """Return the health page's facts about the first upstream's server, None if it has none."""
     upstream = page.get("upstream") if isinstance(page, dict) else None
     server = upstream.get("server") if isinstance(upstream, dict) else None
     return server if isinstance(server, dict) else None
@@ -190,7 +186,7 @@ class Setup:
     """Environment variables for the client's time-outs; those that the user has set stay."""
 
     def told(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """Return the variables to set in a shell that has ``environ``."""
+        """Return the variables to set in a shell that has ``environ``: its own limits stay."""
         limits = {name: value for name, value in self.limits.items() if not environ.get(name)}
         return {**self.variables, **limits}
 
@@ -198,7 +194,7 @@ class Setup:
     def of_json(
         cls, file: str, value: Any, need: Need, *notes: str, launch: Launch | None = None
     ) -> Setup:
-        """Return a setup whose ``file`` is JSON."""
+        """Return a setup with ``value`` as the JSON text for ``file``, and notes on the keys."""
         return cls(
             file=file, content=cls.json(value), notes=(*need.key_notes, *notes), launch=launch
         )

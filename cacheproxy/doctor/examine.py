@@ -33,8 +33,7 @@ from cacheproxy.doctor.trial import APIS, NO_MODEL, PromptSender, Trial
 from cacheproxy.http_client import Site
 from cacheproxy.plugin.packages import configured
 
-OnStep = Callable[[str], None]
-"""A callback for each step; its argument names the step."""
+OnStep = Callable[[str], None]  #: a callback for each step; its argument names the step
 CHECKS: tuple[Callable[[Examination], Iterator[Finding]], ...] = (
     proxy_checks.listening,
     proxy_checks.pool,
@@ -81,6 +80,7 @@ def examine(inputs: Inputs, on_step: OnStep) -> tuple[Examination, list[Finding]
 
 
 def _ask(inputs: Inputs, on_step: OnStep) -> Examination:
+    """Return all facts: of proxy, server, packages and test prompts. Raises as ``examine`` does."""
     found = configured(inputs.config)
     known = frozenset(client.name for client in found.packages.clients)
     on_step("asking the proxy")
@@ -113,7 +113,7 @@ def _ask(inputs: Inputs, on_step: OnStep) -> Examination:
 
 
 def _trials(inputs: Inputs, facts: Examination, guard: Guard, on_step: OnStep) -> Iterator[Trial]:
-    """Send test prompts on each path; where that would load a model, only to one the user named."""
+    """Yield a trial of each API served; none without leave, or where it would load a model."""
     server, running = facts.server, facts.proxy
     if server is None or inputs.send is False or not facts.edits:
         return
@@ -150,7 +150,7 @@ def _trials(inputs: Inputs, facts: Examination, guard: Guard, on_step: OnStep) -
 def _profile(
     inputs: Inputs, upstream: SeenUpstream, running: Proxy | None, on_step: OnStep
 ) -> Profile:
-    """Return the knowledge of the server: from its proxy, else by the proxy's own questions."""
+    """Return the server's profile: from its proxy, else by the questions that a proxy asks."""
     known = running.profile if running is not None else None
     if upstream.look is None:
         return known or upstream.profile

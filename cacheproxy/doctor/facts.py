@@ -21,13 +21,7 @@ from cacheproxy.core.kinds import looking, routers
 from cacheproxy.core.kinds.kind import ServerKind
 from cacheproxy.core.kinds.known import all_kinds, kind_of
 from cacheproxy.core.kinds.placement import Late, Placement, alike
-from cacheproxy.core.kinds.profile import (
-    UNKNOWN,
-    Profile,
-    ServerFacts,
-    profile_in,
-    with_template,
-)
+from cacheproxy.core.kinds.profile import UNKNOWN, Profile, ServerFacts, profile_in, with_template
 from cacheproxy.core.kinds.status import Look
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.template import rendering
@@ -52,8 +46,7 @@ from cacheproxy.plugin.packages import Configured
 
 _DOCUMENTATION = ("192.0.2.1", 9)
 """RFC 5737: an address without a host; connecting a datagram socket sends nothing."""
-_DATA = "/_cacheproxy/data"
-"""The dashboard's figures, of the last hour."""
+_DATA = "/_cacheproxy/data"  #: the dashboard's figures, of the last hour
 _UNTOLD = alike(Late.UNKNOWN, "")
 _RENDER_SECONDS = 2.0
 """Seconds before a rendering is given up: a dozen words take a server milliseconds."""
@@ -174,7 +167,7 @@ class Examination:
 
 
 def look_at_proxy(url: str, headers: Mapping[str, str]) -> Proxy:
-    """Get the health page of the proxy at ``url``; ``headers``: with its token. Never raises."""
+    """Return the proxy at ``url`` by its own pages; ``headers``: with its token. Never raises."""
     site = Site(url, headers)
     try:
         answer = site.get(HEALTH)
@@ -223,7 +216,7 @@ def look_at_proxy(url: str, headers: Mapping[str, str]) -> Proxy:
 
 
 def _reachable(site: Site) -> str | None:
-    """Return an address, not of the loopback interface, at which the same proxy answers."""
+    """Return ``ADDRESS:PORT``, not loopback, at which the same proxy answers, too; or None."""
     port = urlsplit(site.url).port
     if not is_loopback(site.url) or port is None:
         return None
@@ -238,7 +231,7 @@ def _reachable(site: Site) -> str | None:
 
 
 def look_at_server(site: Site) -> SeenUpstream:
-    """Get the status pages of the server at ``site``. Never raises."""
+    """Return the server at ``site`` by its status pages, or the problem with it. Never raises."""
     url = shown(site.url)
     said: dict[str, SiteAnswer] = {}
     why: list[str] = []
@@ -269,7 +262,7 @@ def look_at_server(site: Site) -> SeenUpstream:
 def _refusal(
     site: Site, said: Mapping[str, SiteAnswer], pages: Mapping[str, Any]
 ) -> tuple[str, str] | None:
-    """Return why it cannot be examined, and the cure; None if it can."""
+    """Return why the server cannot be examined, and the cure; None if it can."""
     # through a proxy every server seems to need no key
     if site.health():
         problem = "is a cacheproxy, not the model server behind it"
@@ -290,7 +283,7 @@ def _refusal(
 def look_at_clients(
     packages: Iterable[Package], case: Case, seen: Collection[str]
 ) -> list[CheckedClient]:
-    """Ask the packages; ``seen``: names of the clients that used the proxy. Never raises."""
+    """Return clients with their packages' findings; ``seen``: names of those used. Never raises."""
     found = []
     for package in packages:
         client = package.client

@@ -23,17 +23,15 @@ from cacheproxy.http_client import Site
 from cacheproxy.record.exchange import Exchange
 from cacheproxy.words import counted
 
-CHEAP = 1000
-"""Tokens that a server reads again in no time; our own prompts are shorter, too."""
-_OURS = 2000
-"""Tokens of our own prompts at a time, in all slots that they can be in."""
+CHEAP = 1000  #: tokens that a server reads again in no time; our own prompts are shorter, too
+_OURS = 2000  #: tokens of our own prompts at a time, in all slots that they can be in
 _ALL = 0.9
 Ask = Callable[[str], bool]
 """A function that asks people whether to send; its argument is the reason not to."""
 
 
 def at_stake(slots: Sequence[Slot], *, keeps: bool) -> int | None:
-    """Return the tokens that the next prompt may push out; None if the server reports no slots.
+    """Return the tokens that the next prompt may push out, 0 if few; None if no slots are reported.
 
     ``keeps``: whether a prompt that is pushed out is known to stay in RAM.
     """
@@ -82,7 +80,7 @@ def prompts_stay(record: Record, slots: int, alike: float) -> bool:
 
 
 def _had_the_slot(one: Exchange, before: Exchange, turn: Exchange, alike: float) -> bool:
-    """Return whether a prompt unlike that of ``before`` ran between ``before`` and ``turn``."""
+    """Return whether ``one``, a prompt unlike ``before``, ran between ``before`` and ``turn``."""
     is_between = before.ended <= one.wall and one.ended <= turn.wall
     is_unlike = one.usage.reused is not None and one.usage.reused <= alike * min(
         one.usage.prompt or 0, before.usage.prompt or 0
@@ -103,8 +101,8 @@ class Guard:
     def allows(self, ours: int = 0) -> bool:
         """Return whether the next prompt, unlike those before, may be sent; may ask people.
 
-        ``ours``: tokens of the longest test prompt so far, 0 for none: replacing that costs no
-        more.
+        The slots are read first. A yes holds for all later prompts; for a no, ``why_not`` is set.
+        ``ours``: tokens of the longest test prompt so far, 0 for none: replacing it costs no more.
         """
         alike = kind_of(self.profile).reuse.similarity
         if self.ask is None or not alike:
@@ -125,6 +123,7 @@ class Guard:
 
 
 def _why(stake: int | None, slots: int) -> str:
+    """Return why a prompt may do harm; ``stake``: tokens that it may push out, None: unknown."""
     if stake is None:
         return (
             "the server does not tell what its slots hold (--no-slots, or a key), and the test "

@@ -21,8 +21,7 @@ from cacheproxy.words import ago, clients, counted
 
 _NOISE = 5000
 """Prompt tokens up to which a server's work is none of an agent's, but of doctor or of curl."""
-_MOST = 4
-"""Packages, or rules, named one by one at most."""
+_MOST = 4  #: packages, or rules, named one by one at most
 
 
 def listening(facts: Examination) -> Iterator[Finding]:
@@ -109,11 +108,9 @@ def impatient(facts: Examination) -> Iterator[Finding]:
     """Report clients that left before the answer began: their retries are read anew."""
     for name, turns in facts.record.given_up.items():
         last, the_last = turns[-1], ", the last" * (len(turns) > 1)
-        text = (
-            f"{name} left {counted(len(turns), 'turn')} before the answer began{the_last} "
-            f"{ago(facts.record.now - last.ended)}, {last.waited}: unless "
-            "somebody stopped it, it gave up by itself"
-        )
+        text = f"{name} left {counted(len(turns), 'turn')} before the answer began{the_last} "
+        text += f"{ago(facts.record.now - last.ended)}, {last.waited}: unless "
+        text += "somebody stopped it, it gave up by itself"
         fix = waiting(facts.found.packages.clients.named(name))
         yield warn("patience", text, fix or "raise the time-out in the client's own settings")
 
@@ -138,10 +135,8 @@ def traffic(facts: Examination) -> Iterator[Finding]:
         return
     record = facts.record
     if not record.remembers:
-        text = (
-            "this proxy keeps no record of its requests, so doctor cannot tell whether your "
-            "agent uses the proxy. Look in the proxy's log: each request has a line"
-        )
+        text = "this proxy keeps no record of its requests, so doctor cannot tell whether your "
+        text += "agent uses the proxy. Look in the proxy's log: each request has a line"
         yield warn("traffic", text)
     elif record.rows:
         text = f"{counted(len(record.rows), 'request')} with a prompt came through this proxy"
@@ -151,10 +146,8 @@ def traffic(facts: Examination) -> Iterator[Finding]:
         text = f"no agent request has come through this proxy yet (OpenAI's clients: {url}/v1)"
         yield warn("traffic", text, _through(facts))
     else:
-        text = (
-            f"{work}, but no agent request has come through this proxy. If you used your agent "
-            f"since then, it talks to {shown(facts.upstream.url)} directly"
-        )
+        text = f"{work}, but no agent request has come through this proxy. If you used your agent "
+        text += f"since then, it talks to {shown(facts.upstream.url)} directly"
         yield warn("traffic", text, _through(facts))
 
 
@@ -171,6 +164,7 @@ def _work(look: Look | None) -> str | None:
 
 
 def _through(facts: Examination) -> str:
+    """Return how to start a client behind the proxy: the first known client's line, or the URL."""
     url, option = shown(facts.proxy.url), proxy_option(facts.proxy.url)
     known = facts.found.packages.clients
     return next(iter(known.starts(url, option).values()), f"base URL {url}")
@@ -229,11 +223,12 @@ def plugins(facts: Examination) -> Iterator[Finding]:
 
 
 def _some(names: Sequence[str]) -> str:
+    """Return the first four of ``names``, joined by commas."""
     return ", ".join(names[:_MOST]) + ", …" * (len(names) > _MOST)
 
 
 def _running(here: set[str], running: set[str], *, edits: bool) -> Iterator[Finding]:
-    """Compare with the running proxy, which may have been started before the last change."""
+    """Warn if the rules that are on ``here``, by name, are not those of the running proxy."""
     if running == here:
         return
     if not running and not edits:

@@ -141,6 +141,7 @@ class DoctorReport:
         return captured.get().rstrip("\n")
 
     def _lines(self, width: int) -> Iterator[Text]:
+        """Yield the lines of the report: verdict, lines between, findings, their number."""
         answer = self.conclusion.answer
         head = f"{QUESTION}   {answer}   "
         first, *rest = _wrapped(self.conclusion.text, width - len(head)) or [""]
@@ -199,6 +200,7 @@ def _load(look: Look | None) -> dict[str, Any]:
 
 
 def _finding(finding: Finding, width: int) -> Iterator[Text]:
+    """Yield a finding's lines, wrapped to ``width``, and its fix, which is not."""
     first, *rest = _wrapped(finding.text, width - _INDENT) or [""]
     yield Text.assemble(
         f"  {finding.name:<10}", (f"{finding.state:<6}", _COLOURS[finding.state]), first
@@ -210,6 +212,7 @@ def _finding(finding: Finding, width: int) -> Iterator[Text]:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
+    """Return ``text``, escaped, as lines of ``width`` (at least 20) characters, cut at blanks."""
     width = max(20, width)
     return textwrap.wrap(_printable(text), width, break_long_words=False, break_on_hyphens=False)
 
@@ -220,6 +223,7 @@ def _printable(text: str) -> str:
 
 
 def _trial(trial: Trial) -> dict[str, Any]:
+    """Return a trial as a JSON object: its path, its error, and tokens and seconds of each shot."""
     told = {name: getattr(trial, name) for name in ("path", "through_proxy", "error")}
     for name in ("first", "second", "without", "same"):
         shot: Shot | None = getattr(trial, name)

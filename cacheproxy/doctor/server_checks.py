@@ -43,10 +43,8 @@ def answering(facts: Examination) -> Iterator[Finding]:
     if not flag:
         return
     if upstream.look.metrics is MetricsPage.OFF:
-        text = (
-            f"the server was started without {flag}, so nobody tells the speed that some "
-            "of its answers do not"
-        )
+        text = f"the server was started without {flag}, so nobody tells the speed that some "
+        text += "of its answers do not"
         yield warn("metrics", text, f"add {flag} to the {kind.name} command line")
     elif upstream.look.sample is not None:
         figures = upstream.look.sample.figures
@@ -74,6 +72,7 @@ def reuse(facts: Examination) -> Iterator[Finding]:
 
 
 def _not_tried(facts: Examination) -> Finding:
+    """Return the finding on why no test prompt was sent, and what to do."""
     server = facts.server
     assert server is not None
     if facts.send is False:
@@ -91,6 +90,7 @@ def _not_tried(facts: Examination) -> Finding:
 
 
 def _of_trial(facts: Examination, trial: Trial, outcome: TrialOutcome) -> Finding:
+    """Return the finding on one trial: what was reused, and the cure if that is too little."""
     if trial.error is not None:
         return warn("reuse", trial.error, _mend(facts, trial.error))
     first, second, without = trial.first, trial.second, trial.without
@@ -102,10 +102,8 @@ def _of_trial(facts: Examination, trial: Trial, outcome: TrialOutcome) -> Findin
         how += ", which uses another path of the server"
     prompt = f"{second.usage.prompt:,}-token " if second.usage.prompt else ""
     if outcome is TrialOutcome.SHORT:
-        text = (
-            f"{trial.path}: a {prompt}prompt is too short for this test: the server reuses only "
-            f"whole blocks of {second.memory.block or 1:,} tokens"
-        )
+        text = f"{trial.path}: a {prompt}prompt is too short for this test: the server reuses only "
+        text += f"whole blocks of {second.memory.block or 1:,} tokens"
         return warn("reuse", text)
     if outcome is TrialOutcome.UNTOLD:
         other = f"with another {what} " if what else ""
@@ -148,12 +146,13 @@ def _of_trial(facts: Examination, trial: Trial, outcome: TrialOutcome) -> Findin
 
 
 def _saying(facts: Examination) -> str | None:
-    """Return the setting that makes a server report its reuse, None if there is none."""
+    """Return the advice that makes a server report its reuse, None if there is none."""
     flag = facts.kind.settings.reports
     return f"start {facts.kind.called} with {flag}" if flag else None
 
 
 def _caching(facts: Examination) -> str | None:
+    """Return advice for a server that reuses nothing, None if its kind never does."""
     if facts.kind.reuse.is_never:
         return None
     start = "switch on the server's prompt cache, if it has one"
@@ -165,6 +164,7 @@ def _caching(facts: Examination) -> str | None:
 
 
 def _mend(facts: Examination, error: str) -> str | None:
+    """Return advice by the words in ``error``: context, key or model; else None."""
     if "context" in error:
         context = facts.kind.settings.context
         flag = f": {context} 32768" if context.startswith("-") else ""
@@ -175,7 +175,7 @@ def _mend(facts: Examination, error: str) -> str | None:
 
 
 def memory(facts: Examination) -> Iterator[Finding]:
-    """Report how far its memory can go back, and what its slots cost the conversations.
+    """Report how far the server's memory can go back, and what its slots cost conversations.
 
     Which setting helps where a conversation lost its slot is for the proxy to report, which saw
     what ran meanwhile: see ``core.kinds.crowds``.
@@ -194,7 +194,7 @@ def memory(facts: Examination) -> Iterator[Finding]:
 
 
 def late_messages(facts: Examination) -> Iterator[Finding]:
-    """Report what its chat template does with late system messages, and the proxy's cure."""
+    """Report what the chat template does with late system messages, and the proxy's cure."""
     if facts.server is None:
         return
     placement = facts.profile.placement
@@ -233,15 +233,14 @@ def next_turns(facts: Examination) -> Iterator[Finding]:
         text += _WHEN[profile.clock]
         found.append(warn("template", text, fix if flag else None))
     if not found and profile.thoughts.way is not Thinking.UNKNOWN:
-        text = (
-            "this template only appends to a conversation with tools and thinking: the server "
-            "reads nothing again at the second user message"
-        )
+        text = "this template only appends to a conversation with tools and thinking: the server "
+        text += "reads nothing again at the second user message"
         found.append(ok("template", text))
     yield from found
 
 
 def _thinking(facts: Examination) -> Iterator[Finding]:
+    """Warn if the template drops earlier reasoning; or report that the proxy has it stay."""
     thoughts, record = facts.profile.thoughts, facts.own
     drops = thoughts.way in (Thinking.DROPPED, Thinking.ON_REQUEST)
     if not (drops or thoughts.writes_empty):
@@ -264,4 +263,5 @@ def _thinking(facts: Examination) -> Iterator[Finding]:
 
 
 def _again(does: str, what: str) -> str:
+    """Return the sentence: this template ``does`` so, and the server reads ``what`` again."""
     return f"at the second user message this template {does}: the server reads {what} again"

@@ -20,8 +20,7 @@ from cacheproxy.words import counted
 
 _LATER = (Judgement.OK, Judgement.BREAK)
 _LOG = EXAMPLE.settings.log
-_SHOWN = 40
-"""Requests in the table, at most; ``--json`` has all of them."""
+_SHOWN = 40  #: requests in the table, at most; ``--json`` has all of them
 _HEAD = "   line   task slot   prompt   reused              new     time  verdict"
 
 
@@ -61,6 +60,7 @@ def read(lines: Iterable[str], name: str) -> DoctorReport:
 
 
 def _conclude(record: Record) -> Conclusion:
+    """Return the verdict; NOT MEASURED if no request could have reused an earlier one."""
     if not record.measured:
         text = f"{counted(len(record.rows), 'request')}, and the log does not say what was reused."
         return Conclusion(Working.NOT_MEASURED, text)
@@ -73,6 +73,7 @@ def _conclude(record: Record) -> Conclusion:
 def _findings(
     requests: Sequence[LoggedRequest], record: Record, facts: LogFacts
 ) -> Iterator[Finding]:
+    """Yield the findings: breaks, memory, RAM cache, context, figures that are worked out."""
     reusing = len(record.later) - len(record.breaks)
     if record.breaks:
         broken = [one for one in requests if one.verdict is Judgement.BREAK]
@@ -88,10 +89,8 @@ def _findings(
     elif reusing:
         yield ok("breaks", f"none; {counted(reusing, 'request')} reused an earlier one")
     if recomputed := sum(one.recomputed for one in requests):
-        text = (
-            f"{counted(recomputed, 'time')} the server could not go back in its memory (sliding "
-            "window or recurrent model) and computed the whole prompt again"
-        )
+        text = f"{counted(recomputed, 'time')} the server could not go back in its memory (sliding "
+        text += "window or recurrent model) and computed the whole prompt again"
         yield warn("memory", text, _LOG.memory)
     if facts.evicted:
         text = f"{counted(facts.evicted, 'prompt')} dropped from the cache in RAM"
@@ -109,15 +108,14 @@ def _findings(
         text = f"{counted(refused, 'request')} refused: the prompt is longer than the context"
         yield warn("context", text, _LOG.context)
     if any(one.derived for one in requests):
-        text = (
-            "figures with ~ are worked out from the slots' final lengths; this log does not say "
-            "whether the server could go back in its memory (sliding window, recurrent model), "
-            "nor what its cache in RAM holds"
-        )
+        text = "figures with ~ are worked out from the slots' final lengths; this log does not say "
+        text += "whether the server could go back in its memory (sliding window, recurrent model), "
+        text += "nor what its cache in RAM holds"
         yield ok("figures", text, _LOG.verbose_command)
 
 
 def _table(requests: Sequence[LoggedRequest]) -> Iterator[str]:
+    """Yield the lines of the table of requests, the last 40 of them."""
     if len(requests) > _SHOWN:
         yield f"  {len(requests) - _SHOWN:,} earlier requests are not shown; --json has them all"
     yield _HEAD
@@ -135,4 +133,5 @@ def _table(requests: Sequence[LoggedRequest]) -> Iterator[str]:
 
 
 def _number(number: int | None, mark: str = "") -> str:
+    """Return a number of tokens for people, ``mark`` before it; ``?`` for None."""
     return "?" if number is None else f"{mark}{number:,}"

@@ -23,15 +23,11 @@ from cacheproxy.core.rules.fold import normalize
 from cacheproxy.doctor.trial_prompt import body, rounds_for
 from cacheproxy.http_client import NoAnswerError, Site
 
-APIS = (CHAT, MESSAGES)
-"""APIs that a server may serve by itself."""
-NO_MODEL = "default"
-"""Model in the test prompts if the server lists none."""
+APIS = (CHAT, MESSAGES)  #: APIs that a server may serve by itself
+NO_MODEL = "default"  #: model in the test prompts if the server lists none
 GOOD = 0.8
-"""Share of a repeated prompt's whole blocks from which on it counts as reused: templates close the
-last message in their own way."""
-ANY = Memory()
-"""A memory of which nothing is known: the server can go back to any token."""
+"""Share of a prompt's whole blocks from which it counts as reused: templates vary its end."""
+ANY = Memory()  #: a memory of which nothing is known: the server can go back to any token
 
 _ANSWER_SECONDS = 300.0
 """Seconds before an answer is given up: a busy server answers when a slot is free."""
@@ -70,7 +66,7 @@ class Shot:
 
     @property
     def is_reused(self) -> bool:
-        """Whether the prompt was reused as far as servers do."""
+        """Whether so much of the prompt was reused as ``GOOD`` asks for; not if none is known."""
         return bool(self.whole) and (self.usage.reused or 0) >= GOOD * self.whole
 
 
@@ -102,8 +98,7 @@ class Trial:
     same: Shot | None = None  #: the last request again: does the server reuse anything at all
     again: Shot | None = None  #: the first again, after others: has a single slot a RAM cache
     repeated: Shot | None = None
-    """The second, if it was reused, else ``same``, repeated until the result differs: then several
-    servers answer."""
+    """``second``, if it was reused, else ``same``, repeated until the result differs."""
     error: str | None = None  #: why the trial ended early, on one line
     has_yielded: bool = False  #: whether it ended lest the next prompt push out another one
     is_off: bool = False  #: whether the server itself reports that it keeps nothing
@@ -241,14 +236,16 @@ class PromptSender:
         return usage, False
 
     def _prompt(self, trial: Trial, head: str) -> bytes:
+        """Return the request body of the trial's prompt behind ``head``."""
         return body(trial.api, self.model, head, trial.mark, rounds_for(self.memory.block or 1))
 
     def _edited(self, trial: Trial, head: str) -> bytes:
-        """Return the prompt behind a head as the rules of this process change it."""
+        """Return the body of the prompt behind ``head`` as the rules of this process change it."""
         request = Request("POST", trial.path, (), self._prompt(trial, head))
         return normalize(request, self.rules).request.body
 
     def _send_all(self, trial: Trial) -> None:
+        """Send the requests in order and store their shots in ``trial``; raises _EndedError."""
         proxy, heads = self.proxy, self.heads or _CONSTANT
         first, other, third = heads.texts
         self._send(trial, "first", first, with_rules=True, is_new=True)
@@ -282,7 +279,7 @@ class PromptSender:
             self._repeat(trial, same, head, _MOST_SERVERS, with_rules=with_rules)
 
     def _repeat(self, trial: Trial, shot: Shot, head: str, most: int, *, with_rules: bool) -> None:
-        """Repeat a request until its result differs from ``shot``: a router may change servers."""
+        """Repeat a request up to ``most`` times, until its result differs from that of ``shot``."""
         for _ in range(most):
             is_new = not shot.is_reused
             again = self._send(trial, "repeated", head, with_rules=with_rules, is_new=is_new)
@@ -292,6 +289,7 @@ class PromptSender:
     def _send(
         self, trial: Trial, name: str, head: str, *, with_rules: bool, is_new: bool = False
     ) -> Shot:
+        """Store a prompt's shot as ``name``; ``is_new``: if it may be sent. Raises _EndedError."""
         trial.has_yielded = is_new and not self.may_send(self.ours)
         if trial.has_yielded:
             raise _EndedError

@@ -16,10 +16,8 @@ _SENTENCES = (
     "Every tool has its place in the shed: the rake, the two spades, the ladder and the lamp.",
 )
 _ROUNDS = 5
-_ROUND = 120
-"""Tokens of six sentences of English, about."""
-_LONGEST = 2600
-"""Tokens of a test prompt, at most."""
+_ROUND = 120  #: tokens of six sentences of English, about
+_LONGEST = 2600  #: tokens of a test prompt, at most
 
 
 def rounds_for(block: int) -> int:

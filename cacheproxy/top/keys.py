@@ -84,8 +84,7 @@ class Keys:
     """Reads keys from the terminal with the file descriptor ``number``; a context manager.
 
     Inside the context the terminal shows no typed text and sends each key at once. Ctrl-Z does
-    nothing, since the shell would get a terminal without a cursor. On leaving, the terminal's
-    settings are restored.
+    nothing, since the shell would get a terminal without a cursor. At the end, all is restored.
     """
 
     def __init__(self, number: int) -> None:
@@ -109,7 +108,7 @@ class Keys:
             termios.tcsetattr(self._number, termios.TCSAFLUSH, self._before)
 
     def wait(self) -> list[str]:
-        """Wait for keys and return them; none after ``wake`` or a signal."""
+        """Wait for keys and return them; [] after ``wake`` or a signal."""
         ready, _, _ = select.select([self._number, self._woken], [], [])
         if self._woken in ready:
             with contextlib.suppress(BlockingIOError):
@@ -118,9 +117,7 @@ class Keys:
 
     def wake(self) -> None:
         """End the waiting."""
-        with contextlib.suppress(
-            BlockingIOError
-        ):  # the pipe is full, so the reader is awake already
+        with contextlib.suppress(BlockingIOError):  # a full pipe: the reader is awake already
             os.write(self._waker, b"\0")
 
     def _read(self) -> bytes:
@@ -177,6 +174,7 @@ class View:
         return replace(self, is_typing=True, is_opened=False) if key == "/" else self
 
     def _typed(self, key: str) -> View:
+        """Return the view after ``key`` while the search is being typed."""
         if key == "enter":
             return replace(self, is_typing=False)
         if key == "escape":

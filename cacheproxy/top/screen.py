@@ -84,11 +84,12 @@ def ordered(conversations: Sequence[Json]) -> list[Json]:
 
 
 def label(row: Json) -> str:
-    """Return a conversation's name, the same as in the log."""
+    """Return a conversation's name for people, ``Session.label``: the same as in the log."""
     return visible(Session(str(row["client"]), str(row["session"])).label)
 
 
 def _head(seen: Watched, place: ScreenPlace) -> Iterator[Text]:
+    """Yield the first lines: proxy and server, trouble if there is any, and the verdict."""
     data = seen.data
     upstream = data.get("upstream") or {}
     server = (upstream.get("server") or {}).get("summary") or ""
@@ -104,6 +105,7 @@ def _head(seen: Watched, place: ScreenPlace) -> Iterator[Text]:
 
 
 def _verdict(data: Json, place: ScreenPlace) -> Text:
+    """Return the line with the share reused, and the breaks, of the window."""
     headline, without = data["headline"], data["without"]
     line = Text(headline["title"], f"bold {_STANDING.get(headline['standing'], '')}".strip())
     if headline["share"] is not None:
@@ -117,6 +119,7 @@ def _verdict(data: Json, place: ScreenPlace) -> Text:
 
 
 def _running(seen: Watched, place: ScreenPlace) -> Iterator[Text]:
+    """Yield a line for each of the first four running requests: progress, or what it waits for."""
     prefills = _prefills(seen)
     for each in prefills[:_MOST_RUNNING]:
         other = visible(each.get("waits_for") or "")
@@ -142,6 +145,7 @@ def _prefills(seen: Watched) -> Sequence[Json]:
 
 
 def _list(seen: Watched, view: View, place: ScreenPlace, room: int | None) -> list[Text]:
+    """Return the list of conversations, at most ``room`` lines around the chosen one."""
     rows = ordered(seen.page.get("conversations") or ())
     when = WINDOWS[place.window].name
     if not rows:
@@ -164,6 +168,7 @@ def _list(seen: Watched, view: View, place: ScreenPlace, room: int | None) -> li
 
 
 def _columns(seen: Watched, width: int) -> list[Column]:
+    """Return the columns of the list that a terminal of ``width`` characters shows."""
     now, running = seen.data["now"], {each["conversation"] for each in _prefills(seen)}
 
     def last(row: Json) -> str:
@@ -184,21 +189,25 @@ def _columns(seen: Watched, width: int) -> list[Column]:
 
 
 def _reused(row: Json) -> str:
+    """Return the share of prompt tokens that was reused, ``-`` if it is not known."""
     known = (row["reused"] or 0) + (row["evaluated"] or 0)
     return share((row["reused"] or 0) / known) if known else "-"
 
 
 def _saved(row: Json) -> str:
+    """Return the time saved: ``≈3 min``, ``-`` for none."""
     seconds = row["saved_seconds"]
     return f"≈{span(seconds)}" if seconds else "-"
 
 
 def _spark(prompts: Sequence[int]) -> str:
+    """Return a bar for each of ``prompts``, in proportion to the largest."""
     most = max(prompts, default=0) or 1
     return "".join("▁▂▃▄▅▆▇█"[min(7, 8 * each // (most + 1))] for each in prompts)
 
 
 def _turns(seen: Watched, view: View, place: ScreenPlace, room: int | None) -> list[Text]:
+    """Return the lines on the opened conversation: names, subagents, the last turns in ``room``."""
     one = seen.one
     if one is None or one["conversation"]["id"] != view.opened:
         return [Text(), Text("asking for its turns …")]
@@ -233,6 +242,7 @@ def _turns(seen: Watched, view: View, place: ScreenPlace, room: int | None) -> l
 
 
 def _verdict_of(row: Json) -> str:
+    """Return a turn's verdict in words: the break's cause, or how else it ended."""
     if row["waited"]:
         return f"client left {visible(row['waited'])}"
     if row["reason"]:
@@ -256,6 +266,7 @@ def _line(name: str, columns: Sequence[Column], width: int, row: Json | None = N
 
 
 def _foot(seen: Watched, view: View, place: ScreenPlace) -> Iterator[Text]:
+    """Yield the last lines: the last breaks and, on a live screen, the search and the keys."""
     if seen.breaks:
         yield Text()
         yield Text("Last breaks", "dim")
@@ -272,6 +283,7 @@ def _foot(seen: Watched, view: View, place: ScreenPlace) -> Iterator[Text]:
 
 
 def _break(row: Json, place: ScreenPlace) -> Iterator[Text]:
+    """Yield the lines on a break: its time, turn, cause and cost; then the cure."""
     known = row["known"]
     cause = known.get("phrase") or phrase(row["reason"], row["shape"])
     turn = f"{label(row)} #{row['turn']}" if row["client"] else "?"
@@ -300,4 +312,5 @@ def _cure(known: Json, row: Json, place: ScreenPlace) -> str:
 
 
 def _clock(seconds: float) -> str:
+    """Return the local time for seconds since the epoch: ``21:05:09``."""
     return time.strftime("%H:%M:%S", time.localtime(seconds))

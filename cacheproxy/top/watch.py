@@ -14,16 +14,13 @@ from urllib.parse import quote, urlencode
 from cacheproxy.http_client import CommandError, NoAnswerError, Site, SiteAnswer, reason_of, refused
 
 Json = dict[str, Any]
-Ask = Callable[[str], Any]
-"""Returns the JSON value at a path of the proxy; raises CommandError."""
+Ask = Callable[[str], Any]  #: returns the JSON value at a path of the proxy; raises CommandError
 
 _PAGES = "/_cacheproxy/"
 _BREAKS = 3
 _SOON, _AGAIN = 0.1, 2.0
-"""Seconds before the next try: after the proxy ended its stream of events, as each reload does; and
-after it did not answer."""
-_LONGEST = 4096
-"""Bytes read of an error response."""
+"""Seconds before the next try: after the stream of events ended, and without an answer."""
+_LONGEST = 4096  #: bytes read of an error response
 _SILENCE = 30.0
 """Seconds without an event after which the proxy counts as gone: it sends one every 10 s."""
 
@@ -68,13 +65,13 @@ class Watcher:
             rows = [row for row in rows if row["at"] >= data["overview"]["start"]]
             if last[1] != self._last[1]:  # a rule may have been added or removed
                 self._known = {}
-            known = {(row["number"], row["at"]): self._of(row) for row in rows}
+            known = {(row["number"], row["at"]): self._details(row) for row in rows}
             self._known = known
             self._breaks = tuple(row | {"known": known[row["number"], row["at"]]} for row in rows)
             self._last = last
         return Watched(data, page, self._breaks, one or None)
 
-    def _of(self, row: Json) -> Json:
+    def _details(self, row: Json) -> Json:
         """Return the details of a break, empty if the proxy no longer remembers the request."""
         found = self._known.get((row["number"], row["at"]))
         if found is None:
@@ -112,13 +109,14 @@ class Watch:
         self._now.set()
 
     def look(self, search: str, opened: str | None) -> None:
-        """Read these conversations from now on; see ``Watcher.watched``."""
+        """Read the conversations that match ``search``, and ``opened``, at once and from now on."""
         if (search, opened) != self._look:
             self._look = search, opened
             self._due.set()
             self._now.set()
 
     def _listen(self) -> None:
+        """Read the proxy's events, again after each end or failure; one thread's work."""
         while not self._left.is_set():
             try:
                 if self._read():
@@ -135,10 +133,11 @@ class Watch:
             self._left.wait(_AGAIN)
 
     def _no_answer(self, why: str) -> str:
+        """Return the sentence that no proxy answers, with the reason."""
         return f"No cacheproxy answers at {self._site.url} ({why}); trying again."
 
     def _read(self) -> bool:
-        """Read events until the stream ends; return whether figures came. Raises OSError."""
+        """Read events to the end; return whether figures came. Raises what ``_listen`` catches."""
         has_reported = False
         path = f"{_PAGES}live?window={self._teller.window}"
         with closing(self._site.connect(_SILENCE)) as connection:
@@ -157,6 +156,7 @@ class Watch:
         return has_reported
 
     def _ask(self) -> None:
+        """Read the pages after an event or ``look``, once a second at most; a thread's work."""
         while not self._left.is_set():
             self._due.wait()
             self._due.clear()
