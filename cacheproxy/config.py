@@ -217,7 +217,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         return self.upstreams or (UpstreamTable("", self.upstream),)
 
     def token_header(self) -> dict[str, str]:
-        """Return the header with the token, which our own commands send."""
+        """Return the header with the token, which our own commands send; {} without a token."""
         return {"X-Cacheproxy-Token": self.token} if self.token else {}
 
     def rules(self) -> list[Rule]:

@@ -83,8 +83,7 @@ def append(tables: Sequence[str], config: str | None, enable: Sequence[str] = ()
     is slow.
 
     ``config``: the file's name; None: that in CACHEPROXY_CONFIG, else the user's own file. A new
-    file can be read by the user alone. Tables that are there already, word for word, are not
-    appended again.
+    file can be read by the user alone. Tables that are there word for word are not appended.
     """
     named = config or os.environ.get(f"{ENV_PREFIX}CONFIG")
     try:
@@ -125,7 +124,7 @@ def _append(tables: Sequence[str], file: Path, enable: Sequence[str]) -> Appende
 
 
 def _read(file: Path) -> str | None:
-    """Return the file's text with its own line ends, None if there is no such file."""
+    """Return the file's text with its own line ends, None for no file. Raises OSError."""
     return file.read_bytes().decode() if file.exists() else None
 
 

@@ -249,7 +249,7 @@ def is_health(page: Any) -> bool:
 
 
 def shown(url: str) -> str:
-    """Return ``url`` for people: without user name, password and query."""
+    """Return ``url`` for people, without user name, password and query; raises ValueError."""
     parts = urlsplit(url)
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
     port = f":{parts.port}" if parts.port else ""
@@ -268,7 +268,7 @@ def is_loopback(url: str) -> bool:
 
 
 def is_same(one: str, other: str) -> bool:
-    """Return whether two URLs have the same host and port; all loopback names count as one."""
+    """Return whether two URLs have the same host (any loopback name) and port; False if invalid."""
     try:
         return _host_and_port(one) == _host_and_port(other)
     except ValueError:
@@ -283,6 +283,6 @@ def _host_and_port(url: str) -> tuple[str, int]:
 
 
 def with_proxy(text: str, proxy: str) -> str:
-    """Return ``text`` with --proxy added to its commands, if they need it to find ``proxy``."""
+    """Return ``text`` with --proxy added to cacheproxy's commands in it, if they need it."""
     option = proxy_option(proxy)
     return _COMMAND.sub(lambda found: found[0] + option, text)

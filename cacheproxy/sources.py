@@ -137,7 +137,7 @@ def _expanded(name: str, what: str = "the config file") -> Path:
 
 
 def _located(values: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Return ``values`` with absolute paths of plugins; relative ones start in ``folder``."""
+    """Return ``values``, its paths of plugins made absolute; relative ones start in ``folder``."""
     if "plugin" in values:
         named = (_expanded(name, "the plugin") for name in values["plugin"])
         values["plugin"] = tuple(os.path.abspath(folder / path) for path in named)  # noqa: PTH100
@@ -145,7 +145,7 @@ def _located(values: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _read(path: Path, text: str | None) -> tuple[dict[str, Any], str]:
-    """Return the file's values and its text; ``text``: the latter, if it was read already."""
+    """Return the file's values and text, ``text`` if it was read already; raises ConfigError."""
     try:
         text = path.read_text(encoding="utf-8") if text is None else text
         return tomllib.loads(text), text

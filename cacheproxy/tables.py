@@ -78,19 +78,11 @@ class RouteTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_cost: _Cost | None = None  #: price of a prompt, beyond which an upstream is left out
 
     def route(self, number: int) -> Route:
-        """Return the table as a Route; ``number``: its place in the file, from 1."""
-        return Route(
-            self.name or f"route {number}",
-            self.to,
-            self.client,
-            self.model,
-            self.tools,
-            self.min_tokens,
-            self.max_tokens,
-            frozenset((self.kind,) if isinstance(self.kind, RequestKind) else self.kind),
-            self.prefer,
-            self.max_cost,
-        )
+        """Return the table as a Route, called ``route NUMBER`` (its place, from 1) for no name."""
+        name = self.name or f"route {number}"
+        fits = self.to, self.client, self.model, self.tools, self.min_tokens, self.max_tokens
+        kinds = frozenset((self.kind,) if isinstance(self.kind, RequestKind) else self.kind)
+        return Route(name, *fits, kinds, self.prefer, self.max_cost)
 
 
 class AlarmTable(AlarmLimits, frozen=True, forbid_unknown_fields=True):

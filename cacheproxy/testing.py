@@ -102,7 +102,7 @@ def rules_of(plugin: Any) -> list[Normalizer]:
 
 
 def rule_named(rules: Iterable[Normalizer], name: str) -> Normalizer:
-    """Return the rule called ``name``."""
+    """Return the rule called ``name``; fails if there is none."""
     known = {rule.name: rule for rule in rules}
     assert name in known, f"no rule is called {name}; the rules are: {', '.join(sorted(known))}"
     return known[name]
@@ -217,14 +217,14 @@ def _body_text(request: Request) -> str:
 
 
 def _messages(value: Any) -> list[Any]:
-    """Return the messages in the form that is compared; a text is one of the user's."""
+    """Return the messages in the form that is compared: a text is one, of the user; else []."""
     if isinstance(value, str):
         value = [{"role": "user", "content": value}]
     return [_message(item) for item in value] if isinstance(value, list) else []
 
 
 def _message(value: Any) -> Any:
-    """Return a message, or a block of one, in the form that is compared: its keys sorted."""
+    """Return a message or block in the form that is compared: keys sorted, no ``cache_control``."""
     if not isinstance(value, dict):
         return value
     return {

@@ -167,7 +167,7 @@ def systemd(home: Path) -> ServiceManager:
 
 
 def _quoted(word: str, *, command: bool = False) -> str:
-    """Return ``word`` quoted by systemd.syntax(7) and systemd.service(5) (COMMAND LINES)."""
+    """Return ``word`` quoted by systemd.syntax(7); ``command``: ``$`` doubled. Raises UnitError."""
     text = _without_controls(word).replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     return f'"{text.replace("$", "$$") if command else text}"'
 
@@ -252,7 +252,7 @@ def settings(given: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, 
 
 
 def program(words: list[str]) -> tuple[str, ...]:
-    """Return the command line of ``cacheproxy serve WORDS`` with this process's Python."""
+    """Return the words of ``cacheproxy serve WORDS`` by this process's Python; raises UnitError."""
     if not sys.executable:
         raise UnitError("this Python does not know where it is installed")
     # -P: no module is imported from the working directory. The path is not resolved: a virtual

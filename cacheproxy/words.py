@@ -64,7 +64,7 @@ def span(number: float | None) -> str:
 
 
 def ago(number: float) -> str:
-    """Return the words for an age in seconds: ``3 min ago``."""
+    """Return the words for an age in seconds: ``just now``, ``12 s ago``, ``3 min ago``."""
     if number >= _UNITS[-1][0]:
         return f"{span(number)} ago"
     return "just now" if number < 5 else f"{number:.0f} s ago"

@@ -53,10 +53,7 @@ _LATER = (429, *range(500, 600))  #: statuses after which another try may succee
 
 
 class Alarming:
-    """Reports alarms in the log, and in the ways that ``table`` names.
-
-    ``workers``: threads for calls that block. ``proxy``: as in ``LogLine``, set later.
-    """
+    """Reports alarms in the log, and in the ways of ``table``. ``proxy``: as in ``LogLine``."""
 
     def __init__(self, reactor: Any, workers: Workers, table: AlarmTable) -> None:
         self.proxy = ""
@@ -138,7 +135,7 @@ class AlarmWay:
             self._telling = Deferred.fromCoroutine(self._tell_all())
 
     def finish(self) -> Deferred[None]:
-        """Return a Deferred that fires when all are sent; cancelling it drops the rest."""
+        """Return a Deferred that fires when no alarm waits; cancelling it drops the rest."""
         done: Deferred[None] = Deferred(lambda _: self._give_up())
         self._telling.addCallback(done.callback)
         return done
@@ -246,7 +243,7 @@ class Webhook:
             raise UnsentError(f"{why}, three times")
 
     async def _try(self, url: str, body: bytes, headers: Headers) -> str:
-        """Return "" if accepted, else why to try again; raises UnsentError where no try helps."""
+        """POST once; return "", or why to try again. Raises UnsentError where that is in vain."""
         sent = self._client.post(
             url, data=body, headers=headers, allow_redirects=False, unbuffered=True
         )

@@ -67,7 +67,7 @@ class ServerProcess:
             raise
 
     def _announced(self) -> str:
-        """Return the URL at which the child reports to listen; raises if it does not start."""
+        """Return the URL at which the child listens, once it does; raises if it does not."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:
@@ -100,11 +100,11 @@ class ServerProcess:
         return self._process.poll() is not None
 
     def signal(self, number: int) -> None:
-        """Send the process a signal."""
+        """Send the process the signal ``number``."""
         self._process.send_signal(number)
 
     def close(self) -> int:
-        """Close the child's input, or kill it after 10 s; return its exit status. Idempotent."""
+        """Stop the child, by force after 10 s; return its exit status, 0 if regular. Idempotent."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:

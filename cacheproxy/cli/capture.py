@@ -124,6 +124,7 @@ def _clients() -> Clients:
 
 
 def _print_table(rows: list[SessionRow]) -> None:
+    """Print a line for each session, and the totals."""
     names = [plain(row.client)[:20] for row in rows]
     clients = max(len("client"), *(len(name) for name in names))
     click.echo(f"{'client':<{clients}}  {'session':<36}  turns  reqs      size  when")

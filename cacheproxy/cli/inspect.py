@@ -89,7 +89,7 @@ def inspect(
 
 
 def as_object(result: Inspection, active: frozenset[str]) -> dict[str, Any]:
-    """Return ``result`` as a JSON object."""
+    """Return ``result`` as a JSON object; ``active``: the names of the active rules."""
     built: dict[str, Any] = {
         name: msgspec.to_builtins(getattr(result, name))
         for name in result.__dataclass_fields__
@@ -106,11 +106,7 @@ def _field_object(field: Field, active: frozenset[str]) -> dict[str, Any]:
         "path": field.path,
         "class": field.kind.value,
         "part": field.part.value,
-        "source": field.source,
-        "label": field.label,
-        "was": field.was,
-        "now": field.now,
-        "count": field.count,
+        **{name: getattr(field, name) for name in ("source", "label", "was", "now", "count")},
         "rule": field.rules[0] if field.rules else None,
         "rule_on": bool(field.rules) and field.rules[0] in active,
         "rules": list(field.rules),
@@ -203,7 +199,7 @@ def _changes(part: PartView, result: Inspection) -> str:
 def _fields(
     title: str, often: str, fields: Sequence[Field], steps: int, active: frozenset[str]
 ) -> Iterator[str]:
-    """Yield a table of ``fields``, two lines each; ``steps``: cases; ``often``: their name."""
+    """Yield a table of ``fields``, two lines each; ``often``: heading of "N of ``steps``"."""
     if fields:
         yield f"  {title:<40}{'class':<16}{often:<11}rule"
     for field in fields:
@@ -223,14 +219,14 @@ def _rule(field: Field, active: frozenset[str]) -> str:
 
 
 def field_name(field: Field | Found) -> str:
-    """Return a field's place for people: ``system[2] "cch="``."""
+    """Return a field's place, and its label if it has one, for people: ``system[2] "cch="``."""
     label = " ".join(field.label.split())
     shown = place_name(field.path)
     return f'{shown} "{label}"' if label else shown
 
 
 def place_name(path: str) -> str:
-    """Return a JSON pointer or path pattern for people: ``messages[3]``, ``system``."""
+    """Return a JSON pointer or path pattern for people: ``messages[3]``, ``system``; "": all."""
     first, *rest = [step for step in path.split("/") if step] or ["the request"]
     for step in rest:
         if step.isdecimal() or step == "*":
@@ -289,6 +285,7 @@ def _tokens(chars: float, result: Inspection) -> str:
 
 
 def _cut(text: str, width: int) -> str:
+    """Return ``text``, cut to ``width`` characters, the last one then ``…``."""
     return text if len(text) <= width else text[: width - 1] + "…"
 
 

@@ -54,7 +54,7 @@ def new_client(name: str, folder: str) -> None:
 
 
 def write(name: str, where: Path) -> list[Path]:
-    """Write the folder ``cacheproxy-NAME`` in ``where``; return its files, the one to read first.
+    """Write the folder ``cacheproxy-NAME`` in ``where``; return its files, the first at its top.
 
     Raises CommandError if ``name`` is no client's name, or the folder exists or cannot be made.
     """

@@ -84,7 +84,7 @@ def _running(settings: Config, proxy: str | None) -> RunningProxy:
 
 
 def _lacks(running: RunningProxy, rule: Normalizer, found: Configured) -> bool:
-    """Whether ``rule`` is on by the settings but missing in the running proxy."""
+    """Whether ``rule`` is on by the settings but not in the running proxy; False if none runs."""
     return bool(running.rules) and rule.name in found.active - running.rules
 
 

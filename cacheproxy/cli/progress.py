@@ -32,7 +32,7 @@ def progress_bar(steps: int, *, lines: bool = False) -> Iterator[Callable[[str, 
 
 
 def console(*, stderr: bool) -> Console:
-    """Return a console, wide enough for a table even where it is no terminal."""
+    """Return a console of at most 96 columns; of just as many where it is no terminal."""
     terminal = Console(stderr=stderr, highlight=False)
     terminal.width = min(WIDTH, terminal.width) if terminal.is_terminal else WIDTH
     return terminal

@@ -191,7 +191,7 @@ def _row_text(row: RuleRow) -> str:
 
 
 def look(proxy: str, token: Mapping[str, str], most: int = MOST) -> Fired:
-    """Return the counts of the proxy at the URL ``proxy``.
+    """Return the counts over the last ``most`` exchanges of the proxy at the URL ``proxy``.
 
     Its totals reach back beyond its start; a proxy without totals answers from memory. Raises
     CommandError, and ValueError for an unreadable answer.

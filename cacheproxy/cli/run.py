@@ -162,7 +162,7 @@ def run(
 
 
 def _program(package: Package, client: str) -> str:
-    """Return the path of the client's program; ends the command if it is not installed."""
+    """Return the path of the client's program; ends the command if there is none to start."""
     launch: Launch | None = package.setup(Need("http://127.0.0.1")).launch
     if launch is None:
         fail(f"{client} has no command to start: cacheproxy env {client} prints what it needs")
@@ -310,5 +310,6 @@ def _log(settings: Config) -> IO[bytes] | None:
 
 
 def _tilde(path: str) -> str:
+    """Return ``path`` with ``~`` for the user's home folder."""
     home = str(Path.home())
     return f"~{path.removeprefix(home)}" if path.startswith(home + os.sep) else path

@@ -30,7 +30,7 @@ _ANYWHERE = ("", "0.0.0.0", "::")  # noqa: S104 (compared, not bound)
 
 
 def proxy_url(config: Config) -> str:
-    """Return the proxy's URL; raises ConfigError if the configuration names no TCP address."""
+    """Return the proxy's URL; raises ConfigError if the configuration does not name a TCP port."""
     port, interface = str(config.port), config.interface
     if config.listen:
         endpoint = _TCP.match(config.listen)

@@ -40,7 +40,7 @@ def serve(*, pidfile: str | None, **given: Any) -> None:
 
 
 def run(line: list[str]) -> None:
-    """Run twistd with the arguments ``line``, in this process, until it ends."""
+    """Run twistd with the arguments ``line``, put into ``sys.argv``, in this process to its end."""
     # Imported here and not above, since the import installs the reactor.
     from twisted.scripts import twistd  # noqa: PLC0415
 

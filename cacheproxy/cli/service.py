@@ -209,7 +209,7 @@ def _run(words: Sequence[str], *, dry_run: bool) -> int:
 
 
 def run_all(manager: ServiceManager, commands: Sequence[str], name: str, *, dry_run: bool) -> None:
-    """Run ``commands`` in order; raises UnitError at the first failure that matters."""
+    """Run ``commands`` in order; raises UnitError if one fails that begins with no dash."""
     for command in commands:
         words = manager.words(command, name, _log_path(name))
         code = _run(words, dry_run=dry_run)

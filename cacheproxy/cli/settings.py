@@ -38,7 +38,7 @@ class OneLine(click.Command):
     """A command whose errors are one line each, with exit code 2."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse ``args``; a mistake ends the command with one line, also on a removed option."""
+        """Parse ``args``; a mistake ends the command with one line, worded by ``explain``."""
         try:
             return super().parse_args(ctx, args)
         except click.UsageError as error:
@@ -96,7 +96,7 @@ def arguments(given: Mapping[str, Any]) -> Iterator[str]:
 
 
 def key_headers(key: str | None) -> dict[str, str]:
-    """Return the headers that carry ``--api-key``; an impossible key ends the command."""
+    """Return the headers that carry ``--api-key``, {} for none; a wrong key ends the command."""
     if key is None:
         return {}
     if not (key.isascii() and key.isprintable()):
@@ -110,7 +110,7 @@ def print_json(value: object, *, ascii_only: bool = True) -> None:
 
 
 def plain(text: str) -> str:
-    """Return ``text`` with control characters escaped, which could move the cursor."""
+    """Return ``text``, escaped if it has control characters, which could move the cursor."""
     return text if text.isprintable() else text.encode("unicode_escape").decode()
 
 

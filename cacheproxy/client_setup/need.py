@@ -82,7 +82,7 @@ class Need:
 
     @property
     def key(self) -> str:
-        """The client's API key: the proxy takes its token from it."""
+        """The client's API key: the model server's, else the proxy's token, else a placeholder."""
         return self.api_key or self.token or _NO_KEY
 
     @property
@@ -112,7 +112,7 @@ class Need:
         )
 
     def no_header(self, client: str) -> tuple[str, ...]:
-        """Return a warning if ``client`` would have to send the token but cannot."""
+        """Return a warning if ``client`` would have to send the token but cannot; else ()."""
         if not self.needs_header:
             return ()
         return (f"{client} cannot send both the proxy's token and the server's key",)
@@ -124,7 +124,7 @@ class Need:
 
     @property
     def output(self) -> int | None:
-        """Tokens to reserve for an answer, None if the context window is not known."""
+        """Tokens to reserve for an answer: a quarter of the context, 8192 at most; or None."""
         return None if self.context is None else min(_SMALL_OUTPUT, self.context // 4)
 
 
@@ -206,10 +206,7 @@ class Setup:
 
     @staticmethod
     def unexpanded(content: str, name: str) -> str:
-        """Return the JSON text ``content`` with the braces in ``name`` escaped.
-
-        Some clients expand variables (``{env:…}``) in that text before they parse it.
-        """
+        """Return the JSON ``content``, each ``{`` in ``name`` escaped lest a client expand it."""
         written = Setup.quoted(name)[1:-1]
         return content.replace(written, written.replace("{", r"\u007b")) if "{" in name else content
 

@@ -113,7 +113,7 @@ def _ask(inputs: Inputs, on_step: OnStep) -> Examination:
 
 
 def _trials(inputs: Inputs, facts: Examination, guard: Guard, on_step: OnStep) -> Iterator[Trial]:
-    """Yield a trial of each API served; none without leave, or where it would load a model."""
+    """Send each API test prompts and yield its trial; none without leave, or to load a model."""
     server, running = facts.server, facts.proxy
     if server is None or inputs.send is False or not facts.edits:
         return

@@ -94,7 +94,7 @@ class SeenUpstream:
 
     @property
     def server(self) -> ServerFacts | None:
-        """The server's kind, version and the like."""
+        """The server's kind, version and the like; None if it cannot be examined."""
         return self.look.server if self.look is not None else None
 
 
@@ -151,12 +151,12 @@ class Examination:
 
     @property
     def tried(self) -> CheckedClient | None:
-        """The first client with volatile heads: test prompts begin with these."""
+        """The first client with volatile heads, which test prompts begin with; None without."""
         return next((one for one in self.checked if one.checkup.volatile is not None), None)
 
     @property
     def heads(self) -> Volatile | None:
-        """That client's volatile heads."""
+        """The volatile heads of the client ``tried``, None without one."""
         return self.tried.checkup.volatile if self.tried is not None else None
 
     @property
@@ -262,7 +262,7 @@ def look_at_server(site: Site) -> SeenUpstream:
 def _refusal(
     site: Site, said: Mapping[str, SiteAnswer], pages: Mapping[str, Any]
 ) -> tuple[str, str] | None:
-    """Return why the server cannot be examined, and the cure; None if it can."""
+    """Return what is wrong with the server, by its answers, and the cure; None if nothing is."""
     # through a proxy every server seems to need no key
     if site.health():
         problem = "is a cacheproxy, not the model server behind it"
@@ -324,7 +324,7 @@ def learned(
 
 
 def router_cure(site: Site) -> str:
-    """Return the setting that makes the router at ``site`` sticky. Never raises."""
+    """Return the setting that makes the router at ``site`` sticky, a sentence. Never raises."""
     try:
         models = site.get("/v1/models")
     except NoAnswerError:

@@ -121,11 +121,9 @@ def cut(facts: Examination) -> Iterator[Finding]:
     if not record.cut:
         return
     last = record.cut[-1]
-    text = (
-        f"the server cut {len(record.cut)} of the last hour's {counted(len(record.turns), 'turn')}"
-        f" to fit its context, without a word to the client; the last time it read "
-        f"{last.usage.prompt or 0:,} tokens"
-    )
+    text = f"the server cut {len(record.cut)} of the last hour's "
+    text += f"{counted(len(record.turns), 'turn')} to fit its context, without a word to the "
+    text += f"client; the last time it read {last.usage.prompt or 0:,} tokens"
     yield fail("context", text, larger_context(facts, last))
 
 
@@ -152,7 +150,7 @@ def traffic(facts: Examination) -> Iterator[Finding]:
 
 
 def _work(look: Look | None) -> str | None:
-    """Return the server's work since its start, for people, if it was more than noise."""
+    """Return the server's work since its start, for people; None if it is noise, or unknown."""
     if look is None:
         return None
     tokens = look.sample.figures.evaluated if look.sample is not None else None
@@ -181,11 +179,9 @@ def agents(facts: Examination) -> Iterator[Finding]:
         return
     reasons = Counter(one.reason or "unknown" for one in record.breaks)
     why = ", ".join(f"{reason} {number}" for reason, number in reasons.most_common())
-    text = (
-        f"{len(record.breaks)} of the last hour's {counted(len(record.later), 'follow-up turn')} "
-        f"lost the cache: {why}"
-        f"; {share_in_words(record.lost_share)} of their tokens were evaluated again"
-    )
+    text = f"{len(record.breaks)} of the last hour's {counted(len(record.later), 'follow-up turn')}"
+    text += f" lost the cache: {why}; {share_in_words(record.lost_share)} of their tokens were "
+    text += "evaluated again"
     yield record.state("turns", text, f"cacheproxy diagnose {record.breaks[-1].number}")
 
 

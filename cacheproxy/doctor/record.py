@@ -49,7 +49,7 @@ class Record:
 
     @property
     def figures(self) -> str:
-        """Share of the measured prompts that was reused, for people."""
+        """Share of the measured prompts that was reused: ``85 % of 1.20M tokens in 3 turns``."""
         tokens = sum(one.usage.prompt or 0 for one in self.measured)
         share = sum(one.usage.reused or 0 for one in self.measured) / max(1, tokens)
         turns = counted(len(self.measured), "turn")
@@ -82,7 +82,7 @@ class Record:
 
     @property
     def state(self) -> FindingState:
-        """Severity of the breaks, by the share of the later turns' prompt tokens that was lost."""
+        """Severity of the breaks by ``lost_share``: OK, WARN from ``FELT``, FAIL from a half on."""
         if self.lost_share >= FELT:
             return FindingState.FAIL if self.lost_share >= _MOST else FindingState.WARN
         return FindingState.OK
@@ -98,7 +98,7 @@ class Record:
 
     @cached_property
     def failing(self) -> dict[str, tuple[Exchange, ...]]:
-        """Last requests of each client of which the very last, or half, failed."""
+        """Last requests, by client, of each one whose very last, or half of them, failed."""
         return failing(self.lately, self.known, tries_count=not self.turns)
 
     @cached_property

@@ -96,7 +96,7 @@ def conclude(facts: Examination, findings: Sequence[Finding]) -> Conclusion:
 
 
 def of_record(record: Record) -> Conclusion:
-    """Return the verdict by later turns; a session's first turn cannot reuse anything."""
+    """Return the verdict by later turns, YES, MOSTLY or NO: a first turn cannot reuse anything."""
     cut, turns, state = len(record.cut), len(record.turns), record.state
     lost = f"{len(record.breaks)} of {counted(len(record.later), 'follow-up turn')} lost the cache"
     parts = [f"The server cut {cut} of {counted(turns, 'turn')} to fit its context"] if cut else []

@@ -59,10 +59,8 @@ def reuse(facts: Examination) -> Iterator[Finding]:
         yield _of_trial(facts, trial, outcome)
     measured = [trial.second for trial in facts.trials if trial.is_measured]
     if any(shot.is_counted for shot in measured if shot is not None):
-        text = (
-            "only /metrics tells what was reused; the answers do not, so the proxy does not know "
-            "it where several requests run at the same time"
-        )
+        text = "only /metrics tells what was reused; the answers do not, so the proxy does not "
+        text += "know it where several requests run at the same time"
         yield warn("reports", text, _saying(facts))
     if facts.not_sent:
         fix = "cacheproxy doctor --send"
@@ -107,20 +105,16 @@ def _of_trial(facts: Examination, trial: Trial, outcome: TrialOutcome) -> Findin
         return warn("reuse", text)
     if outcome is TrialOutcome.UNTOLD:
         other = f"with another {what} " if what else ""
-        text = (
-            f"{trial.path}: {_FROZEN if trial.is_frozen else _SILENT}. A {prompt}prompt took "
-            f"{first.wall:.2f} s, again {other}{second.wall:.2f} s {how}"
-            + (f", and {without.wall:.2f} s without" if without is not None else "")
-        )
+        text = f"{trial.path}: {_FROZEN if trial.is_frozen else _SILENT}. A {prompt}prompt took "
+        text += f"{first.wall:.2f} s, again {other}{second.wall:.2f} s {how}"
+        text += f", and {without.wall:.2f} s without" if without is not None else ""
         fix = _saying(facts) or "compare the seconds; cacheproxy demo --upstream URL shows more"
         return warn("reuse", text, fix)
     if outcome is TrialOutcome.SEVERAL:
-        text = (
-            f"{trial.path}: one {prompt}prompt was sent several times {how}; one answer reused it "
-            "and another did not. Several servers take turns to answer, and the router does not "
-            "keep a conversation at one server. (If there is only one server, other requests "
-            "pushed the prompt out.)"
-        )
+        text = f"{trial.path}: one {prompt}prompt was sent several times {how}; one answer reused "
+        text += "it and another did not. Several servers take turns to answer, and the router does "
+        text += "not keep a conversation at one server. (If there is only one server, other "
+        text += "requests pushed the prompt out.)"
         return fail("reuse", text, facts.router_cure)
     sent = f"{trial.path}: sent one {prompt}prompt twice"
     sent += f" with different {what}s: " if what else ": "
@@ -203,11 +197,9 @@ def late_messages(facts: Examination) -> Iterator[Finding]:
     if placement is not None and placement.late != Late.UNKNOWN:
         yield ok("template", placement.mended)
     elif senders:
-        text = (
-            "it is not known where this server puts system messages in mid-conversation, which "
-            f"{senders[0]} sends. If it refuses them, or reads the whole prompt again, the proxy "
-            "can send them as user messages"
-        )
+        text = "it is not known where this server puts system messages in mid-conversation, which "
+        text += f"{senders[0]} sends. If it refuses them, or reads the whole prompt again, the "
+        text += "proxy can send them as user messages"
         yield warn("template", text, Fault.PLACE)
     for what in placement.refuses if placement is not None else ():
         text = f"the chat template refuses {what}, which the proxy cannot mend: such requests fail"

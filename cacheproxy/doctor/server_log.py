@@ -25,7 +25,7 @@ _HEAD = "   line   task slot   prompt   reused              new     time  verdic
 
 
 def read(lines: Iterable[str], name: str) -> DoctorReport:
-    """Return the report on a log; ``name``: the file's, for messages. Raises CommandError."""
+    """Return the report on a log called ``name``; raises CommandError if it shows no request."""
     reader = LogReader()
     requests = [request for line in lines for request in reader.feed(line)]
     requests = sorted([*requests, *reader.close()], key=lambda request: request.line)
@@ -79,12 +79,10 @@ def _findings(
         broken = [one for one in requests if one.verdict is Judgement.BREAK]
         lost = sum(one.evaluated or 0 for one in broken)
         seconds = sum(one.seconds or 0.0 for one in broken)
-        text = (
-            f"{counted(len(record.breaks), 'request')} evaluated {lost:,} tokens in {seconds:.1f} "
-            "s, though an earlier request had left most of them in the cache (judged by the "
-            "lengths; a log does not tell conversations apart). Without --server-log doctor tells "
-            "whether your agent uses the proxy"
-        )
+        text = f"{counted(len(record.breaks), 'request')} evaluated {lost:,} tokens in "
+        text += f"{seconds:.1f} s, though an earlier request had left most of them in the cache "
+        text += "(judged by the lengths; a log does not tell conversations apart). Without "
+        text += "--server-log doctor tells whether your agent uses the proxy"
         yield record.state("breaks", text, "cacheproxy doctor")
     elif reusing:
         yield ok("breaks", f"none; {counted(reusing, 'request')} reused an earlier one")

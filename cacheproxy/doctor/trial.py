@@ -51,7 +51,7 @@ class Shot:
 
     @property
     def figures(self) -> str:
-        """Number of the prompt's tokens that were reused, for people."""
+        """Number of the prompt's tokens that were reused: ``500 of 600``."""
         return f"{self.usage.reused or 0:,} of {self.usage.prompt or 0:,}"
 
     @property
@@ -113,7 +113,7 @@ class Trial:
 
     @property
     def is_measured(self) -> bool:
-        """Whether the second request's reuse is known, and was possible."""
+        """Whether the second request's reuse is known; not if it is too short, or ``is_frozen``."""
         is_known = self.second is not None and self.second.is_known and not self.is_short
         return is_known and not self.is_frozen
 
@@ -273,7 +273,7 @@ class PromptSender:
             self._send(trial, "again", first, with_rules=True)
 
     def _send_same(self, trial: Trial, head: str, *, with_rules: bool) -> None:
-        """Send the last request again, which a single server has now, if it keeps anything."""
+        """Send the last request again, and repeat it: a single server has it now, if at all."""
         same = self._send(trial, "same", head, with_rules=with_rules)
         if same.is_known:
             self._repeat(trial, same, head, _MOST_SERVERS, with_rules=with_rules)
@@ -289,7 +289,7 @@ class PromptSender:
     def _send(
         self, trial: Trial, name: str, head: str, *, with_rules: bool, is_new: bool = False
     ) -> Shot:
-        """Store a prompt's shot as ``name``; ``is_new``: if it may be sent. Raises _EndedError."""
+        """Send a prompt, store its shot as ``name``; ``is_new``: ask first. Raises _EndedError."""
         trial.has_yielded = is_new and not self.may_send(self.ours)
         if trial.has_yielded:
             raise _EndedError

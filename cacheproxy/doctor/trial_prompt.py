@@ -30,12 +30,12 @@ def rounds_for(block: int) -> int:
 
 
 def text(mark: str, rounds: int = _ROUNDS) -> str:
-    """Return the prompt's own text; ``mark`` makes it unlike all earlier prompts."""
+    """Return the sentences, ``rounds`` times; ``mark`` makes the text unlike all earlier ones."""
     return f"[cacheproxy doctor {mark}]\n" + "\n".join(_SENTENCES * rounds)
 
 
 def body(api: Dialect, model: str, head: str, mark: str, rounds: int = _ROUNDS) -> bytes:
-    """Return a request body that asks for one token; ``head``, if any, comes before the prompt."""
+    """Return a JSON body that asks for one token; ``head``, if any, comes before the prompt."""
     parts = [part for part in (head, text(mark, rounds)) if part]
     prompt = api.body(parts, [{"role": "user", "content": QUESTION}])
     request = {"model": model, "stream": False} | api.limited({}, 1) | prompt

@@ -121,7 +121,7 @@ class Keys:
             os.write(self._waker, b"\0")
 
     def _read(self) -> bytes:
-        """Return the typed bytes; ``q`` if the terminal is gone."""
+        """Return the typed bytes, a key's last ones, too; ``q`` if the terminal is gone."""
         data = b""
         with contextlib.suppress(OSError):
             data = os.read(self._number, _MOST)
@@ -134,7 +134,7 @@ class Keys:
 
 
 def waiting() -> Keys | NoKeys:
-    """Return the reader of keys for this process's standard input."""
+    """Return the reader of keys from standard input, ``NoKeys`` if that is no terminal."""
     if sys.platform == "win32" or not sys.stdin.isatty():
         return NoKeys()
     return Keys(sys.stdin.fileno())
@@ -155,7 +155,7 @@ class View:
         return self.chosen if self.is_opened else None
 
     def place(self, names: Sequence[str]) -> int:
-        """Return the index of the chosen conversation in ``names``, the listed ids."""
+        """Return the index of the chosen conversation in ``names``, the listed ids; else 0."""
         return names.index(self.chosen) if self.chosen in names else 0
 
     def pressed(self, key: str, names: Sequence[str]) -> View | None:

@@ -53,7 +53,7 @@ class ScreenPlace:
 
 
 def lines(seen: Watched, view: View, place: ScreenPlace) -> list[Text]:
-    """Return the screen's lines, at most ``place.height`` of them."""
+    """Return the screen's lines, at most ``place.height`` of them; all if that is None."""
     head = [*_head(seen, place), *_running(seen, place)]
     foot = [*_foot(seen, view, place)]
     room = None if place.height is None else max(3, place.height - len(head) - len(foot))
@@ -84,7 +84,7 @@ def ordered(conversations: Sequence[Json]) -> list[Json]:
 
 
 def label(row: Json) -> str:
-    """Return a conversation's name for people, ``Session.label``: the same as in the log."""
+    """Return a conversation's name as in the log: ``client/session``, with a short id."""
     return visible(Session(str(row["client"]), str(row["session"])).label)
 
 
@@ -300,7 +300,7 @@ def _break(row: Json, place: ScreenPlace) -> Iterator[Text]:
 
 
 def _cure(known: Json, row: Json, place: ScreenPlace) -> str:
-    """Return the cure of a break: a command if there is one, else advice."""
+    """Return what to do about a break: its cure, already on or as a command, or where to look."""
     cure = known.get("cure")
     if cure and cure["applied"]:
         return f"cured: {visible(cure['rule'])} is on"
