@@ -38,7 +38,7 @@ class Appended:
 
     @property
     def what(self) -> str:
-        """The verb for a report, to stand before the file's name."""
+        """The verb for a report, to stand before the file's name: ``Made`` or ``Written to``."""
         return "Made" if self.before is None else "Written to"
 
     def take_back(self) -> None:

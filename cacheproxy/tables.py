@@ -48,16 +48,16 @@ class UpstreamTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def price(self) -> Price:
-        """Its prices."""
+        """The server's prices for a million tokens."""
         return Price(self.cost_in, self.cost_out, self.cost_cached)
 
     @property
     def target(self) -> Target:
-        """Its properties for the choice among upstreams."""
+        """The server's properties for the choice among upstreams."""
         return Target(self.name, self.models, self.price, self.fallback, self.remote)
 
     def key(self, environ: Mapping[str, str] = os.environ) -> str:
-        """Return its key, "" for none; raises TableError if the variable is not set."""
+        """Return the server's key, "" for none; raises TableError if the variable is not set."""
         return _variable(f"upstream {self.name!r}", "key_env", self.key_env, environ)
 
 

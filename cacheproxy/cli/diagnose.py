@@ -226,7 +226,7 @@ def _propose(
 
 
 def _print(found: TurnReport | Cure, text: Iterator[str], *, as_json: bool) -> None:
-    """Print ``found``, as JSON or by the lines of ``text``."""
+    """Print ``found``: as JSON, or by the lines of ``text``, safe for a terminal."""
     if as_json:
         print_json(found.as_json())
         return

@@ -12,7 +12,7 @@ from cacheproxy.sources import load
 
 
 def main() -> int:
-    """Return 0 if the health page answers, else 1; the token: the environment's or the file's."""
+    """Return 0 if the health page answers, else 1; an error is printed on stderr."""
     try:
         settings = load({}, os.environ)
         page = get_json(proxy_url(settings), HEALTH, settings.token_header())

@@ -106,7 +106,7 @@ class Need:
 
     @property
     def key_notes(self) -> tuple[str, ...]:
-        """Notes for people on the variables that a file refers to."""
+        """Notes for people, one for each variable that a configuration file refers to."""
         return tuple(
             f"Set the variable {name} in the environment of the client." for name in self.secrets
         )

@@ -130,18 +130,18 @@ class Examination:
 
     @property
     def kind(self) -> ServerKind:
-        """The kind of server."""
+        """The kind of the examined server."""
         return kind_of(self.profile)
 
     @property
     def is_own(self) -> bool:
-        """Whether the proxy sends to this server."""
+        """Whether the proxy sends to the server that is examined."""
         sends_to = self.proxy.upstream
         return sends_to is not None and is_same(sends_to, self.upstream.url)
 
     @property
     def own(self) -> Record:
-        """The record, if it is of this server, else an empty one."""
+        """The record, if the proxy sends to the examined server, else an empty one."""
         return self.record if self.is_own else NO_RECORD
 
     @property

@@ -72,7 +72,7 @@ class Record:
 
     @property
     def lost_share(self) -> float:
-        """Share of the later turns' prompt tokens that were evaluated again after breaks."""
+        """Share, 0 to 1, of later turns' prompt tokens that were evaluated again after breaks."""
         prompt = sum(one.usage.prompt or 0 for one in self.later)
         lost = sum(
             (one.usage.prompt or 0) - (one.usage.reused or 0) if one.lost is None else one.lost

@@ -164,7 +164,7 @@ class DoctorReport:
 
 
 def report_of(facts: Examination, findings: Sequence[Finding]) -> DoctorReport:
-    """Return the report on an examination and its findings."""
+    """Return the report on an examination, its commands with the --proxy that they need."""
     server, url = facts.server, facts.proxy.url
     below = ("profile", "fix", "evicted")
     told = asdict(facts.proxy) | {"url": shown(url)}
