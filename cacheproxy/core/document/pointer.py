@@ -10,6 +10,7 @@ matches the content of every message whose ``role`` is ``system`` or ``developer
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -79,6 +80,8 @@ class PathPattern(NamedTuple):
     each: PathStep | None = None  #: first ``*`` with its condition, None if there is none
     rest: PathPattern | None = None  #: pattern behind the first ``*``, None if there is none
     first: str | None = None  #: name of the first step, None if that is ``*``
+    reach: float = math.inf
+    """Leading elements, of an array that the first step names, that may be entered at most."""
 
 
 Places = Mapping[str | None, tuple[PathPattern, ...]]
@@ -113,13 +116,14 @@ def parse_pattern(pattern: str) -> PathPattern:
 
 
 def _pattern_of(segments: list[PathStep]) -> PathPattern:
+    second = segments[1].number if segments[1:] else -1
+    reach = math.inf if second is None else second + 1
     for at, segment in enumerate(segments):
         if segment.name == "*":
             rest = _pattern_of(segments[at + 1 :])
-            return PathPattern(
-                tuple(segments[:at]), segment, rest, segments[0].name if at else None
-            )
-    return PathPattern(tuple(segments), first=segments[0].name if segments else None)
+            first = segments[0].name if at else None
+            return PathPattern(tuple(segments[:at]), segment, rest, first, reach)
+    return PathPattern(tuple(segments), None, None, segments[0].name if segments else None, reach)
 
 
 def match_paths(value: Any, pattern: str) -> Iterator[tuple[Path, Any]]:
@@ -136,7 +140,7 @@ def match_all(
     """
     found: list[list[tuple[Path, Any]]] = []
     for pattern in patterns:
-        head, each, rest, _ = pattern
+        head, each, rest, _, _ = pattern
         places: list[tuple[Path, Any]] = [((), value)]
         while True:
             ends: list[tuple[Path, Any]] = []
@@ -176,7 +180,7 @@ def match_all(
                 for step, one in inner:
                     if key is None or (isinstance(one, dict) and one.get(key) in values):
                         places.append(((*path, step), one))
-            head, each, rest, _ = rest
+            head, each, rest, _, _ = rest
         found.append(ends)
     return found
 

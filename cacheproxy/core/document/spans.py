@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from itertools import chain, compress
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from cacheproxy.core.document.pointer import Path, PathPattern, match_all
@@ -18,6 +19,7 @@ _EACH_ITEM = 1000
 """Bytes of an item itself, with a prompt's note on it, as measured."""
 _ESCAPED_EMOJI = re.compile(rb"\\u[dD][89abAB]").search
 """Search for half of a character of four bytes, as escaped by clients that write ASCII alone."""
+_REACH = attrgetter("reach")
 _UNSEARCHED: tuple[Any, int, frozenset[Any]] = (None, 0, frozenset())
 
 
@@ -118,19 +120,20 @@ class Container:
         """Return the texts that ``patterns`` match, each once, with their paths from the body.
 
         ``name``: the body's member that is this array, the first step of each pattern. Elements
-        that the array before has too are not searched again.
+        that the array before has too are not searched again, nor any that no pattern leads to.
         """
-        if patterns not in self.notes:
+        kept: tuple[list[tuple[Path, str]], list[Any]] | None = self.notes.get(patterns)
+        if kept is None:
             notes, count = self.before
-            known = notes.get(patterns)  # read once: another thread may be about to add it
-            value, start = {name: self.value}, 0 if known is None else count
-            found = match_all(value, patterns, str, start)
-            for new, old in zip(found, () if known is None else known[1], strict=False):
-                new[:0] = old[: bisect_left(old, ((name, count),))]
-            texts = found[0] if len(found) == 1 else [*dict(chain.from_iterable(found)).items()]
-            self.notes[patterns] = texts, found
-        kept: list[tuple[Path, str]] = self.notes[patterns][0]
-        return kept
+            kept = notes.get(patterns)  # read once: another thread may be about to add it
+            if kept is None or count < max(map(_REACH, patterns)):
+                found = match_all({name: self.value}, patterns, str, 0 if kept is None else count)
+                for new, old in zip(found, () if kept is None else kept[1], strict=False):
+                    new[:0] = old[: bisect_left(old, ((name, count),))]
+                texts = found[0] if len(found) == 1 else [*dict(chain.from_iterable(found)).items()]
+                kept = texts, found
+            self.notes[patterns] = kept
+        return kept[0]
 
     def find(self, key: str | int) -> int | None:
         """Return the number of the entry named ``key``, the last of duplicates; None if none."""
