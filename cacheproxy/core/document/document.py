@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
-from itertools import chain, compress, count
+from itertools import chain, compress
 from typing import Any, NamedTuple
 
 from cacheproxy.core.document.memo import Memo
@@ -20,8 +20,8 @@ from cacheproxy.core.document.pointer import (
     match_all,
     to_pointer,
 )
-from cacheproxy.core.document.reader import Reader
-from cacheproxy.core.document.spans import Container, Entry, SpelledValue
+from cacheproxy.core.document.reader import Part, Reader
+from cacheproxy.core.document.spans import Container, Entry, Frame
 
 _IS_ARRAY = Container.__instancecheck__
 
@@ -38,15 +38,23 @@ class Document:
     """A JSON object in its own spelling.
 
     ``body`` is the whole text in UTF-8, ``value`` its value (a dict; of duplicate keys the last one
-    counts, as in RFC 8259's "most implementations"). ``root`` is the object, ``start`` its offset.
+    counts, as in RFC 8259's "most implementations"). ``start`` is the offset of the object in it.
     ``memo``: parsed values of earlier bodies; they change nothing in the document but ``scanned``,
     the number of bytes that had to be scanned. ``most``: bytes to scan at most. ``edited``: an
     earlier document from which edits made ``body``. Values spelled as there, or as in the last
-    similar body that the memo knows, are not read again. ``notes``: data that others derived from
-    the whole document.
+    similar body that the memo knows, are not read again.
 
     Raises NotUnderstoodError; TooMuchError if more than ``most`` bytes are new.
     """
+
+    array: Callable[..., Container | None]
+    """Return the array of a member, None if its value is no array."""
+    frame: Frame  #: the text around the items
+    notes: dict[Any, Any]  #: data that others derived from the whole document
+    parts: dict[str, Part]  #: items and arrays, by the names of their members
+    value: dict[str, Any]
+    _deeper: dict[int, Container]
+    _root: Container | None
 
     def __init__(
         self,
@@ -56,40 +64,46 @@ class Document:
         edited: Document | None = None,
     ) -> None:
         self.body = body
-        self.start: int
-        self.root: Container
-        self.notes: dict[Any, Any] = {}
-        self._deeper: dict[int, Container] = {}
-        reader, root = Reader(body, memo, most), None
+        self.notes = {}
+        self._deeper = {}
+        self._root = starts = None
+        reader = Reader(body, memo, most)
         like: Document | None = memo.like(body) if edited is None and memo is not None else edited
-        if like is not None:
-            self.start, root = like.start, reader.read_like(like.body, like.start, like.root)
-        if root is None:
+        if like is not None and like.frame.is_unique:
+            self.frame, self.parts, self.value = like.frame, like.parts.copy(), like.value.copy()
+            starts = reader.read_like(self.frame, self.parts, self.value)
+        if starts is None:
             reader = Reader(body, memo, most)
-            self.start, root = reader.read()
-        self.root = root
+            start, root = reader.read()
+            self._root = root
+            self.frame = frame = Frame(body, start, root)
+            self.value = root.value
+            items = map(root.items.__getitem__, frame.numbers)
+            self.parts = dict(zip(frame.names, items, strict=True))
+            starts = [start + root.value_starts[number] for number in frame.numbers]
+        self._starts = starts
+        self.start = self.frame.start
         self.scanned = reader.scanned
         if memo is not None:
             memo.saw(self)
-        self.value: dict[str, Any] = self.root.value
-        parts: dict[str, SpelledValue | Container | None] = dict(
-            zip(self.root.keys or (), self.root.items, strict=True)
-        )
-        arrays: dict[str, Any] = dict(compress(parts.items(), map(_IS_ARRAY, parts.values())))
-        self.part: Callable[[str], SpelledValue | Container | None] = parts.get
-        """Return the stored item or array of a member, None if it is short, or not there."""
-        self.array: Callable[[str], Container | None] = arrays.get
-        """Return the array of a member, None if its value is no array."""
+        parts = self.parts
+        arrays: Any = compress(parts.items(), map(_IS_ARRAY, parts.values()))
+        self.array = dict(arrays).get
+
+    @property
+    def root(self) -> Container:
+        """The object itself with the places of all its members."""
+        if self._root is None:
+            self._root = self.frame.members(self._starts, self.parts.values(), self.value)
+        return self._root
 
     def get(self, path: Path) -> Any:
         """Return the value at ``path``; raises PathError if there is none."""
         return self.entry(path).value
 
     def start_of(self, name: str) -> int:
-        """Return the offset in the body of the value of the member ``name``, which must exist."""
-        number = self.root.find(name)
-        assert number is not None
-        return self.start + self.root.value_starts[number]
+        """Return the offset in the body of the item or array ``name``, which must exist."""
+        return self._starts[self.frame.names.index(name)]
 
     def texts(self, places: Places) -> list[tuple[Path, str]]:
         """Return ``(path, text there)`` for every text at ``places``, each once.
@@ -119,11 +133,7 @@ class Document:
 
     def short(self) -> bytes:
         """Return the parts of the body that are not stored as items: names, and short values."""
-        pieces, at = [], 0
-        for number in compress(count(), self.root.items):
-            pieces.append(self.body[at : self.start + self.root.value_starts[number]])
-            at = self.start + self.root.ends[number]
-        return b"\0".join((*pieces, self.body[at:]))
+        return b"\0".join(self.frame.texts)
 
     def siblings(self, path: Path) -> list[Entry]:
         """Return all entries of the container in which ``path`` ends, in their order."""
@@ -148,8 +158,12 @@ class Document:
 
     def container(self, path: Path) -> tuple[Container, int]:
         """Return the container in which ``path`` ends, and its offset; raises PathError."""
-        container, opening = self.root, self.start
-        for step in path[:-1]:  # from outside, so that none is read within another
+        array = self.array(path[0]) if path[1:] else None
+        if array is None:
+            container, opening, steps = self.root, self.start, path[:-1]
+        else:  # as nearly always: then the members' places are not needed
+            container, opening, steps = array, self.start_of(str(path[0])), path[1:-1]
+        for step in steps:  # from outside, so that none is read within another
             number = container.find(step)
             if number is None or not isinstance(container.values[number], dict | list):
                 raise PathError(f"nothing at {to_pointer(path)}")

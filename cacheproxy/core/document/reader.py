@@ -13,7 +13,7 @@ from codecs import utf_8_decode
 from typing import Any
 
 from cacheproxy.core.document.memo import Memo
-from cacheproxy.core.document.spans import Container, SpelledValue
+from cacheproxy.core.document.spans import Container, Frame, SpelledValue
 
 MOST_ENTRIES = 100_000
 """Members of the body and elements of its arrays at most: each costs a microsecond and 200 bytes,
@@ -26,8 +26,7 @@ _WINDOW = 4 << 10
 _LEAST = 64
 """Bytes of a member's value at least, for an item of its own."""
 _LONG = 1 << 20
-"""Bytes of a value, or of the rest of a body, at most, to be compared with the body before; longer
-ones are compared by the memo."""
+"""Bytes of a value at most to be compared with the body before; the memo compares longer ones."""
 _EACH = 256
 """Bytes that could be scanned in the time in which one value is looked up or put into a list."""
 _SPACES = b" \t\n\r"
@@ -37,6 +36,8 @@ _scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 _FAULTS = (ValueError, StopIteration, RecursionError, IndexError)
 _COMMA, _COLON, _QUOTE, _ARRAY, _OBJECT, _END_ARRAY, _END_OBJECT = b',:"[{]}'
 _OPENING = b'"[{'
+Part = SpelledValue | Container
+"""An item of a body."""
 
 
 class NotUnderstoodError(ValueError):
@@ -84,52 +85,48 @@ class Reader:
             raise NotUnderstoodError(_reason(error)) from None
         return start, root
 
-    def read_like(self, old: bytes, start: int, root: Container) -> Container | None:
-        """Return the object if its members are those of ``root``, which is at ``start`` in ``old``.
+    def read_like(
+        self, frame: Frame, parts: dict[str, Part], value: dict[str, Any]
+    ) -> list[int] | None:
+        """Return the offsets of the items, if the text around them is that of ``frame``.
 
-        Only values with another spelling are read. Return None if the members differ, or if the
+        ``parts`` and ``value``: items and values of another body with that frame; what is spelled
+        otherwise here is read, and replaced in both. Return None if there is other text, or the
         body is faulty. Raises TooMuchError.
         """
-        body, view, made = self._body, memoryview(old), Container(root.keys)
-        items, made.values = root.items[:], root.values[:]
-        shift = there = 0
-        self._left -= len(items)
-        self._looks -= len(items)
-        for number, end in enumerate(root.ends):
-            behind = start + end
-            if behind - there < _LONG and body.startswith(view[there : behind + 1], there + shift):
-                there = behind  # the next byte is equal as well, so a number ends there
-                continue
-            value_start = start + root.value_starts[number]
-            at = value_start + shift
-            name = view[there:value_start]
-            if not body.startswith(name, there + shift) or body[at : at + 1].isspace():
+        body, at = self._body, 0
+        starts: list[int] = []
+        self._left -= frame.count
+        self._looks -= frame.count
+        for text, name in zip(frame.texts, frame.names, strict=False):
+            if not body.startswith(text, at):
                 return None
+            at += len(text)
+            starts.append(at)
+            part = parts[name]
+            spelled = part.spelled
+            size = len(spelled)
+            if size < _LONG and body.startswith(spelled, at):
+                at += size
+                continue
             try:
-                made.values[number], stop, items[number] = self._member(at)
+                value[name], at, item = self._member(at, part)
             except _FAULTS:
                 return None
-            made.place(root, number, shift)
-            there, shift = behind, stop - behind
-            rest = view[there:]
-            if len(rest) == len(body) - stop < _LONG and body.startswith(rest, stop):
-                break
-        else:
-            if body[there + shift :] != view[there:]:
+            if item is None:
                 return None
-        made.items = items
-        made.place(root, len(items), shift)
-        made.length = root.length + shift
-        made.value = dict(zip(made.keys or (), made.values, strict=True))
+            parts[name] = item
+        if body[at:] != frame.texts[-1]:
+            return None
         if self._looks < 0:
             raise TooMuchError
         if len(body) > MOST_ENTRIES:
-            arrays = (item.values for item in items if isinstance(item, Container))
-            if len(items) + sum(map(len, arrays)) > MOST_ENTRIES:
+            arrays = (item.values for item in parts.values() if isinstance(item, Container))
+            if frame.count + sum(map(len, arrays)) > MOST_ENTRIES:
                 return None
         if self._memo is not None:
-            self._memo.touch(items)
-        return made
+            self._memo.touch(parts.values())
+        return starts
 
     def deep(self, opening: int) -> Container:
         """Return the container at ``opening``, which was read before; raises RecursionError."""
@@ -139,11 +136,18 @@ class Reader:
         return made
 
     def _fill(
-        self, made: Container, opening: int, *, is_body: bool = False, is_deep: bool = False
+        self,
+        made: Container,
+        opening: int,
+        like: Container | None = None,
+        *,
+        is_body: bool = False,
+        is_deep: bool = False,
     ) -> None:
         """Read the rest of ``made``: the body, an array that is a member, or a deeper container.
 
         It is one loop without calls for known values, which are nearly all of a body each turn.
+        ``like``: an array that may have all values but the first.
         """
         body, keys, values = self._body, made.keys, made.values
         starts, value_starts, ends, items = made.starts, made.value_starts, made.ends, made.items
@@ -199,14 +203,23 @@ class Reader:
                 raise TooMuchError
             if self._left < 0:
                 raise ValueError("too many members and elements")
+            if like is not None:
+                rest = like.spelled[like.ends[0] :]
+                if body.startswith(rest, at):
+                    made.place(like, len(like.ends), ends[0] - like.ends[0])
+                    values += like.values[1:]
+                    items += like.items[1:]
+                    at += len(rest) - 1
+                    break
+                like = None
         made.length = at + 1 - opening
         made.value = values if keys is None else dict(zip(keys, values, strict=True))
 
-    def _member(self, at: int) -> tuple[Any, int, SpelledValue | Container | None]:
+    def _member(self, at: int, like: Part | None = None) -> tuple[Any, int, Part | None]:
         """Return the member's value at ``at``, its end, and its item or array, None if short."""
         body, memo = self._body, self._memo
         if body[at] == _ARRAY:
-            array = self._array(at)
+            array = self._array(at, like)
             return array.value, at + array.length, array
         is_kept = memo is not None and body[at] in _OPENING
         item = memo.item(body, at) if memo is not None and is_kept else None
@@ -221,16 +234,18 @@ class Reader:
             memo.keep(item)
         return item.value, at + len(item.spelled), item
 
-    def _array(self, at: int) -> Container:
+    def _array(self, at: int, like: Part | None) -> Container:
         """Return the array at ``at``, the same object if it is known."""
         body, memo = self._body, self._memo
         known, length = (None, 0) if memo is None else memo.array(body, at)
         if known is not None and length == known.length:
             self._left -= len(known.values)
             return known
-        made = Container() if known is None else known.begun(length)
+        made, rest = Container() if known is None else known.begun(length), None
+        if known is None and isinstance(like, Container) and like.ends:
+            rest = like
         try:
-            self._fill(made, at)
+            self._fill(made, at, rest)
         except TooMuchError:
             if made.ends:
                 made.value, made.length = made.values, made.ends[-1] + 1  # with a bracket to come

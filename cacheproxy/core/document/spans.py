@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from itertools import chain, compress
+from collections.abc import Iterable
+from itertools import chain, compress, count
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -105,15 +106,15 @@ class Container:
 
     def begun(self, length: int) -> Container:
         """Return an array with the elements that end within ``length`` bytes of this one."""
-        count = bisect_right(self.ends, length)
-        if count and self.ends[count - 1] == length and self.spelled[length - 1] not in b'"]}':
-            count -= 1  # a number may go on: 12 as 123
+        whole = bisect_right(self.ends, length)
+        if whole and self.ends[whole - 1] == length and self.spelled[length - 1] not in b'"]}':
+            whole -= 1  # a number may go on: 12 as 123
         made = Container()
-        made.starts = made.value_starts = self.starts[:count]
-        made.ends = self.ends[:count]
-        made.values = self.values[:count]
-        made.items = self.items[:count]
-        made.before, made.shared = (self.notes, count), length
+        made.starts = made.value_starts = self.starts[:whole]
+        made.ends = self.ends[:whole]
+        made.values = self.values[:whole]
+        made.items = self.items[:whole]
+        made.before, made.shared = (self.notes, whole), length
         return made
 
     def texts(self, name: str, patterns: tuple[PathPattern, ...]) -> list[tuple[Path, str]]:
@@ -124,12 +125,12 @@ class Container:
         """
         kept: tuple[list[tuple[Path, str]], list[Any]] | None = self.notes.get(patterns)
         if kept is None:
-            notes, count = self.before
+            notes, shared = self.before
             kept = notes.get(patterns)  # read once: another thread may be about to add it
-            if kept is None or count < max(map(_REACH, patterns)):
-                found = match_all({name: self.value}, patterns, str, 0 if kept is None else count)
+            if kept is None or shared < max(map(_REACH, patterns)):
+                found = match_all({name: self.value}, patterns, str, 0 if kept is None else shared)
                 for new, old in zip(found, () if kept is None else kept[1], strict=False):
-                    new[:0] = old[: bisect_left(old, ((name, count),))]
+                    new[:0] = old[: bisect_left(old, ((name, shared),))]
                 texts = found[0] if len(found) == 1 else [*dict(chain.from_iterable(found)).items()]
                 kept = texts, found
             self.notes[patterns] = kept
@@ -153,3 +154,41 @@ class Container:
             opening + self.ends[number],
             self.values[number],
         )
+
+
+class Frame:
+    """The text of a body around its items: bodies that differ in their items alone share it.
+
+    ``texts``: names and short values, a text before each item and one behind the last. ``names``:
+    names of the items, ``numbers``: their numbers among all ``count`` members. ``is_unique``:
+    whether no name comes twice; if one does, all but the last of that name are text. ``start``:
+    offset of the object in the body.
+    """
+
+    __slots__ = ("_places", "count", "is_unique", "names", "numbers", "start", "texts")
+
+    def __init__(self, body: bytes, start: int, root: Container) -> None:
+        keys, at, texts = root.keys or [], 0, list[bytes]()
+        last = dict(zip(keys, count(), strict=False))
+        self.numbers = [one for one in compress(count(), root.items) if last[keys[one]] == one]
+        self.names = [keys[one] for one in self.numbers]
+        for number in self.numbers:
+            texts.append(body[at : start + root.value_starts[number]])
+            at = start + root.ends[number]
+        self.texts = (*texts, body[at:])
+        self.start, self.count, self.is_unique = start, len(keys), len(last) == len(keys)
+        self._places = places = Container(keys)  # without the values, which would stay in memory
+        places.starts, places.value_starts, places.ends = root.starts, root.value_starts, root.ends
+        places.length = root.length
+
+    def members(self, starts: list[int], parts: Iterable[Any], value: dict[str, Any]) -> Container:
+        """Return the members of the body whose items are ``parts`` at the offsets ``starts``."""
+        old, made, shift = self._places, Container(self._places.keys), 0
+        made.items, made.value, made.values = [None] * self.count, value, [*value.values()]
+        for number, start, part in zip(self.numbers, starts, parts, strict=True):
+            made.items[number] = part
+            made.place(old, number, start - self.start - old.value_starts[number])
+            shift = start + len(part.spelled) - self.start - old.ends[number]
+        made.place(old, self.count, shift)
+        made.length = old.length + shift
+        return made

@@ -6,14 +6,14 @@ The texts that rules name are known before any request comes, so that one pass f
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable
 from itertools import compress
 from typing import Any
 
 from cacheproxy.core.document.spans import Container, SpelledValue
 
 Word = str | re.Pattern[bytes]
-Parts = Sequence[SpelledValue | Container | None]
+Parts = Collection[SpelledValue | Container | None]
 _MOST_LEARNED = 256
 """Texts at most, beside those of rules, for which results are stored: code may ask for any text."""
 _NONE: frozenset[Word] = frozenset()

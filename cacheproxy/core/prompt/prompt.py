@@ -177,7 +177,7 @@ def _made(dialect: Dialect, document: Document) -> Made:
     texts: dict[str, Piece] = {}
     for text in names:
         if document.value.get(text) is not None:
-            part, piece = document.part(text), None
+            part, piece = document.parts.get(text), None
             if isinstance(part, Container):
                 piece = part.notes.get(text)
             elif part is not None and part.note is not None and part.note[0] == text:
