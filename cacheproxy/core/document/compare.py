@@ -57,9 +57,14 @@ def common_suffix(one: AnyStr, other: AnyStr, most: int) -> int:
     return low
 
 
-def shared_from(body: bytes, at: int, text: memoryview) -> int:
-    """Return how many bytes ``text`` and ``body`` from ``at`` on share; little is copied."""
+def shared_from(body: bytes, at: int, text: memoryview, guess: int = 0) -> int:
+    """Return how many bytes ``text`` and ``body`` from ``at`` on share; little is copied.
+
+    ``guess``: a number of bytes that they may share, which is tried first.
+    """
     length, step, size = 0, _FEW, len(text)
+    if guess and body.startswith(text[:guess], at):
+        length = guess
     while length < size and body.startswith(text[length : length + step], at + length):
         length += step
         step *= 2

@@ -134,7 +134,9 @@ class Memo:
         else:
             most = 0
             for known in alike[:_MOST_ALIKE]:
-                length = shared_from(body, at, known.spelled)
+                # As a rule, all but its last value are still there.
+                guess = known.ends[-2] if len(known.ends) > 1 else 0
+                length = shared_from(body, at, known.spelled, guess)
                 if length > most:
                     best, most = known, length
         if best is not None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 from enum import StrEnum
-from itertools import accumulate, chain
-from operator import attrgetter, sub
+from itertools import accumulate, chain, repeat
+from operator import attrgetter, sub, truediv
 from typing import NamedTuple
 
 from cacheproxy.core.dialects.content import SYSTEM_ROLES, Part, Segment, content_of, item_of
@@ -45,7 +45,7 @@ class Made(NamedTuple):
 
 _NO_TOOLS = Piece(Part.TOOLS)
 _EMPTY = PieceRun()
-_SEGMENTS, _SOURCE = attrgetter("segments"), attrgetter("source")
+_CHARS, _SEGMENTS, _SOURCE = map(attrgetter, ("chars", "segments", "source"))
 
 
 class Prompt:
@@ -65,16 +65,17 @@ class Prompt:
         if order is PromptOrder.HOISTED:
             made = hoisted(made)
         tool_piece, texts, run, heads = made
-        self.chars, self.cost = tool_piece.chars + run.chars, tool_piece.cost + run.cost
-        self.digests, self.thinking = run.digests, run.thinking
+        _, chars, cost, digests, thinking = run
         system: list[Piece] = []
         rest: list[Piece] = []
         for text in reversed(texts.values()):
             (system if text.part is Part.SYSTEM else rest).insert(0, text)
-            self.chars += text.chars
-            self.cost += text.cost
-            self.digests = text.digests + self.digests
-            self.thinking += text.thinking
+            chars += text.chars
+            cost += text.cost
+            digests = text.digests + digests
+            thinking += text.thinking
+        self.chars, self.cost = tool_piece.chars + chars, tool_piece.cost + cost
+        self.digests, self.thinking = digests, thinking
         self.head = head = (*system, *run.pieces[:heads])
         self.tools = tool_piece.names
         if order is PromptOrder.TOOLS_FIRST:
@@ -283,14 +284,7 @@ def parts_of(
     ``drops_thinking``: whether the template leaves out the reasoning before the last message of
     the user, ``hides_thinking``: whether it leaves out all of it.
     """
-    tools = system = 0
-    for piece in prompt.pieces:
-        if piece.part is Part.MESSAGES:
-            break
-        if piece.part is Part.TOOLS:
-            tools += piece.chars
-        else:
-            system += piece.chars
+    tools, system = prompt.made.tool_piece.chars, sum(map(_CHARS, prompt.head))
     newest = behind = 0
     for piece in reversed(prompt.pieces):
         if piece.part is not Part.MESSAGES or piece.is_answer:
@@ -310,8 +304,7 @@ def parts_of(
 
 def _shared_out(tokens: int, sizes: tuple[int, ...]) -> list[int]:
     """Return whole numbers in the proportion of ``sizes`` that add up to ``tokens``."""
-    total, ends = sum(sizes) or 1, list[int]()
-    for upto in accumulate(sizes):
-        ends.append(round(tokens * upto / total))
+    parts = map(truediv, map(tokens.__mul__, accumulate(sizes)), repeat(sum(sizes) or 1))
+    ends = [*map(round, parts)]
     ends[-1] = tokens
     return [*map(sub, ends, (0, *ends))]

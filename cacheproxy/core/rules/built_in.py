@@ -35,8 +35,16 @@ def _calls_as_before(request: Request, previous: Request | None) -> Sequence[Edi
     messages = document.array(name)
     if messages is None:
         return edits
-    start = document.start_of(name)
-    same = bisect_right(messages.ends, shared_from(previous.body, start, messages.spelled))
+    theirs = previous.document if previous.is_read else None
+    before = None if theirs is None else theirs.array(name)
+    if before is messages:
+        return edits
+    notes, same = messages.before
+    if theirs is not None and before is not None and before.notes is notes:
+        start = theirs.start_of(name)  # it was read as going on with this one
+    else:
+        start = document.start_of(name)
+        same = bisect_right(messages.ends, shared_from(previous.body, start, messages.spelled))
     calls = _calls(name, messages, same)
     if len(calls) <= _FEW:
         rest = start + messages.ends[same - 1] if same else 0
