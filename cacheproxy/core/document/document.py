@@ -108,18 +108,19 @@ class Document:
     def texts(self, places: Places) -> list[tuple[Path, str]]:
         """Return ``(path, text there)`` for every text at ``places``, each once.
 
-        In an array of messages, those that the array before had too are not searched again.
+        In an array of messages, those that the array before had too are not searched again. If
+        there is nothing new at all, it is the same list.
         """
-        value, found = self.value, dict[Path, str]()
+        value, found = self.value, []
         for name in filter(value.__contains__, places):
-            array = self.array(str(name))
+            array = self.array(name)
             if array is not None:
-                found.update(array.texts(str(name), places[name]))
+                found.append(array.texts(str(name), places[name]))
             else:
-                found.update(chain.from_iterable(match_all(value, places[name], str)))
+                found += match_all(value, places[name], str)
         if None in places:
-            found.update(chain.from_iterable(match_all(value, places[None], str)))
-        return [*found.items()]
+            found += match_all(value, places[None], str)
+        return found[0] if len(found) == 1 else [*dict(chain.from_iterable(found)).items()]
 
     def entry(self, path: Path) -> Entry:
         """Return the entry at ``path`` (not empty); raises PathError if there is none."""

@@ -130,11 +130,11 @@ async def fold(
     parsed JSON of its own.
     """
     reports: list[RuleReport] = []
-    body, held = b"", frozenset[Any]()
+    held: frozenset[Any] | None = None  # literals in the body as it is now
     for rule, literals, is_here in rules:
         if literals:
-            if request.body is not body:
-                body, held = request.body, request.literals.present
+            if held is None:
+                held = request.literals.present
             if held.isdisjoint(literals):
                 continue
         elif not request.body:
@@ -145,6 +145,7 @@ async def fold(
             request, report = await _guarded(request, rule, previous)
         if report is not None:
             reports.append(report)
+            held = None
             if report.is_slow:
                 await SLOW_PATTERN
     return Normalized(request, tuple(reports))

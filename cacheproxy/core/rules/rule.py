@@ -144,7 +144,7 @@ class Rule:
             if self._note is not None:
                 return tuple(self._noted(search, self._note, request, previous))
             return tuple(self._pins(search, request, previous))
-        new, edits = self.replacement or "", list[Edit]()
+        new, edits = self.replacement or "", []
         has_groups = "\\" in new
         for path, text in texts:
             for found in search.finditer(text):
@@ -179,8 +179,10 @@ class Rule:
     def _pins(self, search: Search, request: Request, previous: Request) -> list[Edit]:
         """Return the edits that put back the values of ``previous``."""
         edits: list[Edit] = []
-        before = previous.json
-        for path, text in self._texts(request):
+        texts, before = self._texts(request), previous.json
+        if texts is self._texts(previous):
+            return edits
+        for path, text in texts:
             was = _value_at(before, path)
             if not isinstance(was, str) or was == text or not _is_agreed(request, path):
                 continue
@@ -316,11 +318,10 @@ def _is_compacted(request: Request) -> bool:
 
 def _value_at(value: Any, path: Path) -> Any:
     """Return the value at ``path`` in a JSON value, None if there is none."""
+    holder = None
     try:
         for step in path:
-            if type(value) is str:  # a character is no place
-                return None
-            value = value[step]
+            holder, value = value, value[step]
     except (LookupError, TypeError):
         return None
-    return value
+    return None if type(holder) is str else value  # a character is no place
