@@ -104,7 +104,7 @@ class Dialect:
     is_text: bool = False  #: whether one text, the user's, may replace the messages
     head: str = ""  #: member with the system text; "": that is in the first messages
     head_in_blocks: bool = False  #: whether clients send the system text as blocks
-    texts: tuple[str, ...] = ()  #: members with a text beside the messages
+    texts: tuple[str, ...] = ()  #: members with a text beside the messages, with the ``head``
     leads: bool = True  #: whether leading system messages are the prompt's system text
     limits: tuple[str, ...] = ("max_completion_tokens", "max_tokens")
     """Members that limit an answer's tokens: those in the body, else the last one here."""

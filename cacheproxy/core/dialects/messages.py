@@ -202,6 +202,7 @@ MESSAGES = Dialect(
         Endpoint("/messages/count_tokens", Purpose.COUNT),
     ),
     head="system",
+    texts=("system",),
     head_in_blocks=True,
     leads=False,
     limits=("max_tokens",),

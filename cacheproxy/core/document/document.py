@@ -38,23 +38,16 @@ class Document:
     """A JSON object in its own spelling.
 
     ``body`` is the whole text in UTF-8, ``value`` its value (a dict; of duplicate keys the last one
-    counts, as in RFC 8259's "most implementations"). ``start`` is the offset of the object in it.
+    counts, as in RFC 8259's "most implementations"), ``start`` the offset of the object. ``parts``
+    are its items and arrays by the names of their members, ``frame`` is the text around them.
     ``memo``: parsed values of earlier bodies; they change nothing in the document but ``scanned``,
     the number of bytes that had to be scanned. ``most``: bytes to scan at most. ``edited``: an
     earlier document from which edits made ``body``. Values spelled as there, or as in the last
-    similar body that the memo knows, are not read again.
+    similar body that the memo knows, are not read again. ``notes``: data that others derived from
+    the whole document.
 
     Raises NotUnderstoodError; TooMuchError if more than ``most`` bytes are new.
     """
-
-    array: Callable[..., Container | None]
-    """Return the array of a member, None if its value is no array."""
-    frame: Frame  #: the text around the items
-    notes: dict[Any, Any]  #: data that others derived from the whole document
-    parts: dict[str, Part]  #: items and arrays, by the names of their members
-    value: dict[str, Any]
-    _deeper: dict[int, Container]
-    _root: Container | None
 
     def __init__(
         self,
@@ -64,31 +57,30 @@ class Document:
         edited: Document | None = None,
     ) -> None:
         self.body = body
-        self.notes = {}
-        self._deeper = {}
+        self.notes: dict[Any, Any] = {}
+        self._deeper: dict[int, Container] = {}
         self._root = starts = None
         reader = Reader(body, memo, most)
         like: Document | None = memo.like(body) if edited is None and memo is not None else edited
         if like is not None and like.frame.is_unique:
-            self.frame, self.parts, self.value = like.frame, like.parts.copy(), like.value.copy()
-            starts = reader.read_like(self.frame, self.parts, self.value)
+            frame, parts, value = like.frame, like.parts.copy(), like.value.copy()
+            starts = reader.read_like(frame, parts, value)
         if starts is None:
             reader = Reader(body, memo, most)
-            start, root = reader.read()
-            self._root = root
-            self.frame = frame = Frame(body, start, root)
-            self.value = root.value
-            items = map(root.items.__getitem__, frame.numbers)
-            self.parts = dict(zip(frame.names, items, strict=True))
-            starts = [start + root.value_starts[number] for number in frame.numbers]
+            start, self._root = reader.read()
+            frame, value = Frame(body, start, self._root), self._root.value
+            parts = {name: self._root.items[one] for name, one in frame.numbers.items()}
+            starts = [start + self._root.value_starts[one] for one in frame.numbers.values()]
+        self.frame: Frame = frame
+        self.parts: dict[str, Part] = parts
+        self.value: dict[str, Any] = value
         self._starts = starts
-        self.start = self.frame.start
-        self.scanned = reader.scanned
+        self.start, self.scanned = frame.start, reader.scanned
         if memo is not None:
             memo.saw(self)
-        parts = self.parts
         arrays: Any = compress(parts.items(), map(_IS_ARRAY, parts.values()))
-        self.array = dict(arrays).get
+        self.array: Callable[..., Container | None] = dict(arrays).get
+        """Return the array of a member, None if its value is no array."""
 
     @property
     def root(self) -> Container:
@@ -103,7 +95,7 @@ class Document:
 
     def start_of(self, name: str) -> int:
         """Return the offset in the body of the item or array ``name``, which must exist."""
-        return self._starts[self.frame.names.index(name)]
+        return self._starts[[*self.parts].index(name)]
 
     def texts(self, places: Places) -> list[tuple[Path, str]]:
         """Return ``(path, text there)`` for every text at ``places``, each once.

@@ -98,7 +98,7 @@ class Reader:
         starts: list[int] = []
         self._left -= frame.count
         self._looks -= frame.count
-        for text, name in zip(frame.texts, frame.names, strict=False):
+        for text, name in zip(frame.texts, frame.numbers, strict=False):
             if not body.startswith(text, at):
                 return None
             at += len(text)

@@ -159,23 +159,23 @@ class Container:
 class Frame:
     """The text of a body around its items: bodies that differ in their items alone share it.
 
-    ``texts``: names and short values, a text before each item and one behind the last. ``names``:
-    names of the items, ``numbers``: their numbers among all ``count`` members. ``is_unique``:
+    ``texts``: names and short values, a text before each item and one behind the last.
+    ``numbers``: those of the items among all ``count`` members, by their names. ``is_unique``:
     whether no name comes twice; if one does, all but the last of that name are text. ``start``:
     offset of the object in the body.
     """
 
-    __slots__ = ("_places", "count", "is_unique", "names", "numbers", "start", "texts")
+    __slots__ = ("_places", "count", "is_unique", "numbers", "start", "texts")
 
     def __init__(self, body: bytes, start: int, root: Container) -> None:
-        keys, at, texts = root.keys or [], 0, list[bytes]()
+        keys, at, self.texts = root.keys or [], 0, list[bytes]()
         last = dict(zip(keys, count(), strict=False))
-        self.numbers = [one for one in compress(count(), root.items) if last[keys[one]] == one]
-        self.names = [keys[one] for one in self.numbers]
-        for number in self.numbers:
-            texts.append(body[at : start + root.value_starts[number]])
+        numbers = (one for one in compress(count(), root.items) if last[keys[one]] == one)
+        self.numbers = {keys[number]: number for number in numbers}
+        for number in self.numbers.values():
+            self.texts.append(body[at : start + root.value_starts[number]])
             at = start + root.ends[number]
-        self.texts = (*texts, body[at:])
+        self.texts.append(body[at:])
         self.start, self.count, self.is_unique = start, len(keys), len(last) == len(keys)
         self._places = places = Container(keys)  # without the values, which would stay in memory
         places.starts, places.value_starts, places.ends = root.starts, root.value_starts, root.ends
@@ -185,7 +185,7 @@ class Frame:
         """Return the members of the body whose items are ``parts`` at the offsets ``starts``."""
         old, made, shift = self._places, Container(self._places.keys), 0
         made.items, made.value, made.values = [None] * self.count, value, [*value.values()]
-        for number, start, part in zip(self.numbers, starts, parts, strict=True):
+        for number, start, part in zip(self.numbers.values(), starts, parts, strict=True):
             made.items[number] = part
             made.place(old, number, start - self.start - old.value_starts[number])
             shift = start + len(part.spelled) - self.start - old.ends[number]

@@ -171,10 +171,9 @@ def _made(dialect: Dialect, document: Document) -> Made:
     tools = items = None
     names, name = dialect.texts, dialect.items
     if name:  # in other dialects no template prints tools
-        names = (dialect.head, *names) if dialect.head else names
-        if isinstance(document.value.get(name), str):
-            names += (name,)
         tools, items = document.array("tools"), document.array(name)
+        if items is None and isinstance(document.value.get(name), str):
+            names += (name,)
     texts: dict[str, Piece] = {}
     for text in names:
         if document.value.get(text) is not None:
@@ -183,8 +182,7 @@ def _made(dialect: Dialect, document: Document) -> Made:
                 piece = part.notes.get(text)
             elif part is not None and part.note is not None and part.note[0] == text:
                 piece = part.note[1]
-            is_system = text in (dialect.head, "system")
-            texts[text] = piece or _text(document, text, part, is_system=is_system)
+            texts[text] = piece or _text(dialect, document, text, part)
     tool_piece = _NO_TOOLS
     if tools is not None:
         tool_piece = tools.notes.get("tools") or _tools(document, tools)
@@ -195,9 +193,10 @@ def _made(dialect: Dialect, document: Document) -> Made:
 
 
 def _text(
-    document: Document, name: str, part: SpelledValue | Container | None, *, is_system: bool
+    dialect: Dialect, document: Document, name: str, part: SpelledValue | Container | None
 ) -> Piece:
     """Return the piece of a text outside the messages, in the member ``name``."""
+    is_system = name in (dialect.head, "system")
     kind, role = (Part.SYSTEM, "") if is_system else (Part.MESSAGES, "user")
     piece = piece_of(kind, content_of(f"/{name}", document.value[name], kind, role))
     if isinstance(part, Container):
