@@ -24,6 +24,7 @@ _SOURCES = {
     "function": "tool",
 }
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking")
+_BESIDE_CONTENT = frozenset((*_THOUGHTS, "tool_calls"))
 THOUGHT_ENDS = tuple(f"/{name}" for name in _THOUGHTS)
 """Ends of the paths of reasoning."""
 _SHOWN_TEXTS = (*_TEXTS, "output_text")
@@ -158,6 +159,8 @@ def item_of(path: str, item: Any, part: Part, role: str) -> list[Segment]:
         return [Segment(part, path, compact(shown), str(kind), source)]
     found = [Segment(part, f"{path}/role", f"\n<{role}>\n", role)]
     found += content_of(f"{path}/content", item.get("content"), part, role)
+    if _BESIDE_CONTENT.isdisjoint(item):
+        return found
     for key in _THOUGHTS:
         if isinstance(item.get(key), str):
             found.append(Segment(part, f"{path}/{key}", item[key], role, "model"))

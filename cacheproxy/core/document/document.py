@@ -65,6 +65,8 @@ class Document:
         if like is not None and like.frame.is_unique:
             frame, parts, value = like.frame, like.parts.copy(), like.value.copy()
             starts = reader.read_like(frame, parts, value)
+            if starts is not None and memo is not None and edited is None:
+                memo.touch(parts.values())
         if starts is None:
             reader = Reader(body, memo, most)
             start, self._root = reader.read()

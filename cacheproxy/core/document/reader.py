@@ -124,8 +124,6 @@ class Reader:
             arrays = (item.values for item in parts.values() if isinstance(item, Container))
             if frame.count + sum(map(len, arrays)) > MOST_ENTRIES:
                 return None
-        if self._memo is not None:
-            self._memo.touch(parts.values())
         return starts
 
     def deep(self, opening: int) -> Container:

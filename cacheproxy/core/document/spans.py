@@ -128,7 +128,8 @@ class Container:
             notes, shared = self.before
             kept = notes.get(patterns)  # read once: another thread may be about to add it
             if kept is None or shared < max(map(_REACH, patterns)):
-                found = match_all({name: self.value}, patterns, str, 0 if kept is None else shared)
+                first, inner = 0 if kept is None else shared, filter(_REACH, patterns)
+                found = match_all({name: self.value}, inner, str, first)
                 for new, old in zip(found, () if kept is None else kept[1], strict=False):
                     new[:0] = old[: bisect_left(old, ((name, shared),))]
                 texts = found[0] if len(found) == 1 else [*dict(chain.from_iterable(found)).items()]

@@ -20,6 +20,7 @@ _SHORT = 16 << 10
 """Bytes of a body, at most, that is searched as a whole: to find its new parts takes as long."""
 _OF_THE_BODY = frozenset({"document", "json", "literals", "opening", "_why", "_edited"})
 """Attributes that depend on the body: a request with another body does not take them over."""
+_BEFORE_READING = _OF_THE_BODY - {"document", "json", "literals"}
 Headers = tuple[tuple[bytes, bytes], ...]
 
 
@@ -218,18 +219,14 @@ class Request:
 
         The memo decides how long: until the next turn, as a rule.
         """
-        other = self.with_body(self.body)
+        other, memo, gone = object.__new__(Request), self.memo, _OF_THE_BODY
+        if self.document is not None and memo and memo.keeps_read(ref(other), len(self.body)):
+            gone = _BEFORE_READING
         known = other.__dict__
+        known.update(self.__dict__)
         known.pop("agreed", None)
-        memo = self.memo
-        if (
-            memo is not None
-            and (document := self.document) is not None
-            and memo.keeps_read(ref(other), len(self.body))
-        ):
-            known["document"], known["json"] = document, document.value
-            if "literals" in self.__dict__:
-                known["literals"] = self.literals
+        for name in gone & known.keys():
+            del known[name]
         return other
 
     def forget(self) -> None:
