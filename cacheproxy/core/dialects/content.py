@@ -67,14 +67,7 @@ def texts_in(content: Any) -> list[str]:
 
 def texts_shown(content: Any) -> list[str]:
     """Return the texts in the content of a message, without the blank ones."""
-    if isinstance(content, str):
-        return [] if not content or content.isspace() else [content]
-    texts = []
-    for block in content if isinstance(content, list) else ():
-        text = block.get("text") if isinstance(block, dict) else None
-        if isinstance(text, str) and block.get("type") in _TEXTS and text and not text.isspace():
-            texts.append(text)
-    return texts
+    return [text for text in texts_in(content) if text and not text.isspace()]
 
 
 def calls_in(message: _Json, at: Path = ()) -> list[Call]:

@@ -13,20 +13,25 @@ LARGEST = 1 << 53
 """Integers from here on are equal if their nearest doubles are (RFC 8259, section 6)."""
 
 
-def common_prefix(one: AnyStr, other: AnyStr) -> int:
-    """Return how many characters or bytes ``one`` and ``other`` share from the start."""
-    low, high = 0, min(len(one), len(other))
-    while low < high and one.startswith(other[low : low + _AT_ONCE], low):
+def common_prefix(one: AnyStr, other: Any, start: int = 0, guess: int = 0) -> int:
+    """Return how many characters or bytes ``other`` shares with ``one`` from ``start`` on.
+
+    ``other``: of the same type, or a view of bytes. ``guess``: the number that is tried first.
+    """
+    low, high = 0, min(len(one) - start, len(other))
+    if guess and one.startswith(other[:guess], start):
+        low = guess
+    while low < high and one.startswith(other[low : low + _AT_ONCE], start + low):
         low += _AT_ONCE
     low, high = min(low, high), min(high, low + _AT_ONCE)
     while high - low > _FEW:
         middle = (low + high) // 2
-        if one.startswith(other[low:middle], low):
+        if one.startswith(other[low:middle], start + low):
             low = middle
         else:
             high = middle
-    ours, theirs = one[low:high], other[low:high]
-    if isinstance(ours, str) and isinstance(theirs, str):
+    ours, theirs = one[start + low : start + high], other[low:high]
+    if isinstance(ours, str):
         wide = ours.encode("utf-32-le", "surrogatepass")
         at = _first_unlike(wide, theirs.encode("utf-32-le", "surrogatepass"))
         return min(high, low + at // 4)
@@ -55,26 +60,6 @@ def common_suffix(one: AnyStr, other: AnyStr, most: int) -> int:
         else:
             high = middle - 1
     return low
-
-
-def shared_from(body: bytes, at: int, text: memoryview, guess: int = 0) -> int:
-    """Return how many bytes ``text`` and ``body`` from ``at`` on share; little is copied.
-
-    ``guess``: a number of bytes that they may share, which is tried first.
-    """
-    length, step, size = 0, _FEW, len(text)
-    if guess and body.startswith(text[:guess], at):
-        length = guess
-    while length < size and body.startswith(text[length : length + step], at + length):
-        length += step
-        step *= 2
-    while step > _FEW:
-        step >>= 1
-        if length < size and body.startswith(text[length : length + step], at + length):
-            length += step
-    end = at + length
-    length += _first_unlike(body[end : end + _FEW], bytes(text[length : length + _FEW]))
-    return min(length, size, len(body) - at)
 
 
 def alike(one: Any, other: Any) -> bool:

@@ -20,8 +20,8 @@ from cacheproxy.core.document.pointer import (
     match_all,
     to_pointer,
 )
-from cacheproxy.core.document.reader import Part, Reader
-from cacheproxy.core.document.spans import Container, Entry, Frame
+from cacheproxy.core.document.reader import Reader
+from cacheproxy.core.document.spans import Container, Entry, Frame, Item
 
 _IS_ARRAY = Container.__instancecheck__
 
@@ -38,7 +38,7 @@ class Document:
     """A JSON object in its own spelling.
 
     ``body`` is the whole text in UTF-8, ``value`` its value (a dict; of duplicate keys the last one
-    counts, as in RFC 8259's "most implementations"), ``start`` the offset of the object. ``parts``
+    counts, as in RFC 8259's "most implementations"), ``start`` the offset of the object. ``items``
     are its items and arrays by the names of their members, ``frame`` is the text around them.
     ``memo``: parsed values of earlier bodies; they change nothing in the document but ``scanned``,
     the number of bytes that had to be scanned. ``most``: bytes to scan at most. ``edited``: an
@@ -63,24 +63,24 @@ class Document:
         reader = Reader(body, memo, most)
         like: Document | None = memo.like(body) if edited is None and memo is not None else edited
         if like is not None and like.frame.is_unique:
-            frame, parts, value = like.frame, like.parts.copy(), like.value.copy()
-            starts = reader.read_like(frame, parts, value)
+            frame, items, value = like.frame, like.items.copy(), like.value.copy()
+            starts = reader.read_like(frame, items, value)
             if starts is not None and memo is not None and edited is None:
-                memo.touch(parts.values())
+                memo.touch(items.values())
         if starts is None:
             reader = Reader(body, memo, most)
             start, self._root = reader.read()
             frame, value = Frame(body, start, self._root), self._root.value
-            parts = {name: self._root.items[one] for name, one in frame.numbers.items()}
+            items = {name: self._root.items[one] for name, one in frame.numbers.items()}
             starts = [start + self._root.value_starts[one] for one in frame.numbers.values()]
         self.frame: Frame = frame
-        self.parts: dict[str, Part] = parts
+        self.items: dict[str, Item] = items
         self.value: dict[str, Any] = value
         self._starts = starts
         self.start, self.scanned = frame.start, reader.scanned
         if memo is not None:
             memo.saw(self)
-        arrays: Any = compress(parts.items(), map(_IS_ARRAY, parts.values()))
+        arrays: Any = compress(items.items(), map(_IS_ARRAY, items.values()))
         self.array: Callable[..., Container | None] = dict(arrays).get
         """Return the array of a member, None if its value is no array."""
 
@@ -88,7 +88,7 @@ class Document:
     def root(self) -> Container:
         """The object itself with the places of all its members."""
         if self._root is None:
-            self._root = self.frame.members(self._starts, self.parts.values(), self.value)
+            self._root = self.frame.members(self._starts, self.items.values(), self.value)
         return self._root
 
     def get(self, path: Path) -> Any:
@@ -97,7 +97,7 @@ class Document:
 
     def start_of(self, name: str) -> int:
         """Return the offset in the body of the item or array ``name``, which must exist."""
-        return self._starts[[*self.parts].index(name)]
+        return self._starts[[*self.items].index(name)]
 
     def texts(self, places: Places) -> list[tuple[Path, str]]:
         """Return ``(path, text there)`` for every text at ``places``, each once.
@@ -105,13 +105,10 @@ class Document:
         In an array of messages, those that the array before had too are not searched again. If
         there is nothing new at all, it is the same list.
         """
-        value, found = self.value, []
+        value, found = self.value, list[Any]()
         for name in filter(value.__contains__, places):
-            array = self.array(name)
-            if array is not None:
-                found.append(array.texts(str(name), places[name]))
-            else:
-                found += match_all(value, places[name], str)
+            array, own = self.array(name), places[name]
+            found += match_all(value, own, str) if array is None else [array.texts(str(name), own)]
         if None in places:
             found += match_all(value, places[None], str)
         return found[0] if len(found) == 1 else [*dict(chain.from_iterable(found)).items()]
@@ -127,7 +124,7 @@ class Document:
         return container.entry(number, opening)
 
     def short(self) -> bytes:
-        """Return the parts of the body that are not stored as items: names, and short values."""
+        """Return the items of the body that are not stored as items: names, and short values."""
         return b"\0".join(self.frame.texts)
 
     def siblings(self, path: Path) -> list[Entry]:

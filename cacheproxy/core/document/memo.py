@@ -16,8 +16,8 @@ from threading import Lock
 from typing import Any, Protocol, TypeVar
 from weakref import ref
 
-from cacheproxy.core.document.compare import shared_from
-from cacheproxy.core.document.spans import Container, SpelledValue
+from cacheproxy.core.document.compare import common_prefix
+from cacheproxy.core.document.spans import Container, Item, SpelledValue
 from cacheproxy.core.document.words import Words
 
 _MOST_ALIKE = 16
@@ -61,7 +61,7 @@ class Memo:
         self.words = Words()
         self.bytes_stored = 0
         self.most_bytes = most_bytes
-        self._values: OrderedDict[SpelledValue | Container, None] = OrderedDict()
+        self._values: OrderedDict[Item, None] = OrderedDict()
         self.items: dict[bytes, tuple[SpelledValue, ...]] = {}
         self._arrays: dict[bytes, tuple[Container, ...]] = {}
         self._ends: dict[bytes, Container] = {}
@@ -101,12 +101,12 @@ class Memo:
             self._documents.clear()
         self._documents[_ends_of(document.body)] = ref(document)
 
-    def touch(self, items: Iterable[SpelledValue | Container | None]) -> None:
+    def touch(self, items: Iterable[Item]) -> None:
         """Mark ``items``, which were found without a lookup here, as recently used."""
         kept = self._values
         for item in filter(kept.__contains__, items):
             try:
-                kept.move_to_end(item)  # type: ignore[arg-type]
+                kept.move_to_end(item)
             except KeyError:  # another thread dropped it
                 continue
 
@@ -136,7 +136,7 @@ class Memo:
             for known in alike[:_MOST_ALIKE]:
                 # As a rule, all but its last value are still there.
                 guess = known.ends[-2] if len(known.ends) > 1 else 0
-                length = shared_from(body, at, known.spelled, guess)
+                length = common_prefix(body, known.spelled, at, guess)
                 if length > most:
                     best, most = known, length
         if best is not None:
@@ -146,7 +146,7 @@ class Memo:
                 return best, most  # another thread dropped it
         return best, most
 
-    def keep(self, new: SpelledValue | Container, before: Container | None = None) -> None:
+    def keep(self, new: Item, before: Container | None = None) -> None:
         """Store ``new``; an array replaces ``before`` if it has nearly all of its values."""
         head, renewed = self.head, None
         array = new if isinstance(new, Container) else None
@@ -217,7 +217,7 @@ class Memo:
         self._ends[key] = new
         return None
 
-    def _uncount(self, gone: SpelledValue | Container, taken_over: int = 0) -> None:
+    def _uncount(self, gone: Item, taken_over: int = 0) -> None:
         """Remove ``gone`` from counts and lookups, but for its first ``taken_over`` items."""
         head = self.head
         for item in (gone,) if isinstance(gone, SpelledValue) else gone.items[taken_over:]:

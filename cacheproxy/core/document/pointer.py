@@ -67,18 +67,11 @@ class PathStep(NamedTuple):
     """Member that the condition in brackets is on, None without a condition."""
     values: tuple[str, ...] = ()  #: texts of which that member must be one
 
-    def accepts(self, value: Any) -> bool:
-        """Whether ``value`` meets the condition in brackets, if there is one."""
-        key = self.key
-        return key is None or (isinstance(value, dict) and value.get(key) in self.values)
-
 
 class PathPattern(NamedTuple):
     """A parsed pattern."""
 
-    head: tuple[PathStep, ...]  #: steps up to the first ``*``
-    each: PathStep | None = None  #: first ``*`` with its condition, None if there is none
-    rest: PathPattern | None = None  #: pattern behind the first ``*``, None if there is none
+    steps: tuple[PathStep, ...]  #: its steps
     first: str | None = None  #: name of the first step, None if that is ``*``
     reach: float = math.inf
     """Leading elements, of an array that the first step names, that may be entered at most."""
@@ -101,7 +94,7 @@ def parse_pattern(pattern: str) -> PathPattern:
     """Return ``pattern`` parsed; raises PathError if it is invalid."""
     if not pattern.startswith("/"):
         raise PathError(f"a path pattern must start with '/': {pattern!r}")
-    segments = []
+    steps = []
     for text in pattern[1:].split("/"):
         found = _SEGMENT.fullmatch(text)
         if found is None:
@@ -111,19 +104,10 @@ def parse_pattern(pattern: str) -> PathPattern:
         name, key, values = found.group("name", "key", "values")
         index = int(name) if _INDEX.fullmatch(name) else None
         allowed = tuple((values or "").split("|"))
-        segments.append(PathStep(_unescape(name), index, key, allowed))
-    return _pattern_of(segments)
-
-
-def _pattern_of(segments: list[PathStep]) -> PathPattern:
-    second = segments[1].number if segments[1:] else -1
+        steps.append(PathStep(_unescape(name), index, key, allowed))
+    second = steps[1].number if steps[1:] and steps[0].key is None else -1
     reach = math.inf if second is None else second + 1
-    for at, segment in enumerate(segments):
-        if segment.name == "*":
-            rest = _pattern_of(segments[at + 1 :])
-            first = segments[0].name if at else None
-            return PathPattern(tuple(segments[:at]), segment, rest, first, reach)
-    return PathPattern(tuple(segments), None, None, segments[0].name if segments else None, reach)
+    return PathPattern(tuple(steps), None if steps[0].name == "*" else steps[0].name, reach)
 
 
 def match_paths(value: Any, pattern: str) -> Iterator[tuple[Path, Any]]:
@@ -132,76 +116,56 @@ def match_paths(value: Any, pattern: str) -> Iterator[tuple[Path, Any]]:
 
 
 def match_all(
-    value: Any, patterns: Iterable[PathPattern], kind: type = object, first: int = 0
+    value: Any,
+    patterns: Iterable[PathPattern],
+    kind: type = object,
+    first: int = 0,
+    at: Path = (),
 ) -> list[list[tuple[Path, Any]]]:
     """Return for each of ``patterns`` its matches: ``(path, value there)`` of values of ``kind``.
 
-    ``first``: index of the first element to enter in an array that is a member.
+    ``at``: path of ``value``, to which the first steps of all ``patterns`` lead. ``first``: index
+    of the first element to enter in an array that is a member.
     """
     found: list[list[tuple[Path, Any]]] = []
-    for pattern in patterns:
-        head, each, rest, _, _ = pattern
-        places: list[tuple[Path, Any]] = [((), value)]
-        while True:
+    for steps, _, _ in patterns:
+        places: list[tuple[Path, Any]] = [(at, value)]
+        for name, number, key, values in steps[len(at) :]:
             ends: list[tuple[Path, Any]] = []
             for path, place in places:
-                at, here = path, place
-                for name, number, key, values in head:
-                    if isinstance(here, dict):
-                        if name not in here:
-                            break
-                        here = here[name]
-                        at += (name,)
-                    elif isinstance(here, list) and number is not None and number < len(here):
-                        if number < first and len(at) == 1:
-                            break
-                        here = here[number]
-                        at += (number,)
-                    else:
-                        break
-                    if key is None:
-                        continue
-                    if not isinstance(here, dict) or here.get(key) not in values:
-                        break
-                else:
-                    if each is not None or isinstance(here, kind):
-                        ends.append((at, here))
-            if each is None or rest is None:
-                break
-            places = []
-            _, _, key, values = each
-            for path, place in ends:
                 inner: Iterable[tuple[str | int, Any]] = ()
                 if isinstance(place, dict):
-                    inner = place.items()
+                    if name == "*":
+                        inner = place.items()
+                    elif name in place:
+                        inner = ((name, place[name]),)
                 elif isinstance(place, list):
                     start = first if len(path) == 1 else 0
-                    inner = enumerate(place[start:] if start else place, start)
+                    if name == "*":
+                        inner = enumerate(place[start:] if start else place, start)
+                    elif number is not None and start <= number < len(place):
+                        inner = ((number, place[number]),)
                 for step, one in inner:
                     if key is None or (isinstance(one, dict) and one.get(key) in values):
-                        places.append(((*path, step), one))
-            head, each, rest, _, _ = rest
-        found.append(ends)
+                        ends.append(((*path, step), one))
+            places = ends
+        found.append([one for one in places if kind is object or isinstance(one[1], kind)])
     return found
 
 
 def leads_to(value: Any, pattern: PathPattern, pointer: str) -> bool:
     """Whether ``pattern`` matches the place ``pointer`` in ``value``; no other place is visited."""
     steps = parse_pointer(pointer)
-    rest: PathPattern | None = pattern
-    while rest is not None:
-        segments = rest.head if rest.each is None else (*rest.head, rest.each)
-        if len(steps) < len(segments):
+    if len(steps) != len(pattern.steps):
+        return False
+    for (name, _, key, values), step in zip(pattern.steps, steps, strict=True):
+        if name not in (step, "*"):
             return False
-        for segment, step in zip(segments, steps, strict=False):
-            if segment.name not in (step, "*"):
-                return False
-            at: Any = step if isinstance(value, dict) else int(step) if step.isdecimal() else None
-            try:
-                value = value[at]
-            except (LookupError, TypeError):
-                return False
-            if not segment.accepts(value):
-                return False
-        steps, rest = steps[len(segments) :], rest.rest
-    return not steps
+        at: Any = step if isinstance(value, dict) else int(step) if step.isdecimal() else None
+        try:
+            value = value[at]
+        except (LookupError, TypeError):
+            return False
+        if key is not None and not (isinstance(value, dict) and value.get(key) in values):
+            return False
+    return True

@@ -13,7 +13,7 @@ from codecs import utf_8_decode
 from typing import Any
 
 from cacheproxy.core.document.memo import Memo
-from cacheproxy.core.document.spans import Container, Frame, SpelledValue
+from cacheproxy.core.document.spans import Container, Frame, Item, SpelledValue
 
 MOST_ENTRIES = 100_000
 """Members of the body and elements of its arrays at most: each costs a microsecond and 200 bytes,
@@ -36,8 +36,6 @@ _scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 _FAULTS = (ValueError, StopIteration, RecursionError, IndexError)
 _COMMA, _COLON, _QUOTE, _ARRAY, _OBJECT, _END_ARRAY, _END_OBJECT = b',:"[{]}'
 _OPENING = b'"[{'
-Part = SpelledValue | Container
-"""An item of a body."""
 
 
 class NotUnderstoodError(ValueError):
@@ -61,6 +59,7 @@ class Reader:
         self._memo = memo
         self._most = most
         self._looks = most // _EACH
+        self._is_deep = False
         self._left = MOST_ENTRIES
         self._left_in_lists = MOST_LISTED
         self.scanned = 0
@@ -77,7 +76,7 @@ class Reader:
                 body.decode()
                 raise ValueError("not a JSON object")
             root = Container([])
-            self._fill(root, start, is_body=True)
+            self._fill(root, start)
             end = start + root.length
             if end != len(body) and _space(body, end).end() != len(body):
                 raise ValueError("text after the JSON object")
@@ -86,62 +85,53 @@ class Reader:
         return start, root
 
     def read_like(
-        self, frame: Frame, parts: dict[str, Part], value: dict[str, Any]
+        self, frame: Frame, items: dict[str, Item], value: dict[str, Any]
     ) -> list[int] | None:
         """Return the offsets of the items, if the text around them is that of ``frame``.
 
-        ``parts`` and ``value``: items and values of another body with that frame; what is spelled
-        otherwise here is read, and replaced in both. Return None if there is other text, or the
-        body is faulty. Raises TooMuchError.
+        ``items`` and ``value``: those of another body with that frame; what is spelled otherwise
+        here is read, and replaced in both. Return None if there is other text, or the body is
+        faulty. Raises TooMuchError.
         """
         body, at = self._body, 0
         starts: list[int] = []
         self._left -= frame.count
         self._looks -= frame.count
-        for text, name in zip(frame.texts, frame.numbers, strict=False):
+        for text, (name, known) in zip(frame.texts, items.items(), strict=False):
             if not body.startswith(text, at):
                 return None
             at += len(text)
             starts.append(at)
-            part = parts[name]
-            spelled = part.spelled
+            spelled = known.spelled
             size = len(spelled)
             if size < _LONG and body.startswith(spelled, at):
                 at += size
                 continue
             try:
-                value[name], at, item = self._member(at, part)
+                value[name], at, item = self._member(at, known)
             except _FAULTS:
                 return None
             if item is None:
                 return None
-            parts[name] = item
+            items[name] = item
         if body[at:] != frame.texts[-1]:
             return None
         if self._looks < 0:
             raise TooMuchError
         if len(body) > MOST_ENTRIES:
-            arrays = (item.values for item in parts.values() if isinstance(item, Container))
+            arrays = (item.values for item in items.values() if isinstance(item, Container))
             if frame.count + sum(map(len, arrays)) > MOST_ENTRIES:
                 return None
         return starts
 
     def deep(self, opening: int) -> Container:
         """Return the container at ``opening``, which was read before; raises RecursionError."""
-        self._left = sys.maxsize
+        self._is_deep, self._left = True, sys.maxsize
         made = Container([] if self._body[opening] == _OBJECT else None)
-        self._fill(made, opening, is_deep=True)
+        self._fill(made, opening)
         return made
 
-    def _fill(
-        self,
-        made: Container,
-        opening: int,
-        like: Container | None = None,
-        *,
-        is_body: bool = False,
-        is_deep: bool = False,
-    ) -> None:
+    def _fill(self, made: Container, opening: int, like: Container | None = None) -> None:
         """Read the rest of ``made``: the body, an array that is a member, or a deeper container.
 
         It is one loop without calls for known values, which are nearly all of a body each turn.
@@ -155,7 +145,7 @@ class Reader:
             known, head = self._memo.items, self._memo.head
         at = opening + (ends[-1] if ends else 1)
         self._left -= len(values)
-        item: SpelledValue | Container | None
+        item: Item | None
         while True:
             sign = body[at]
             if sign in _SPACES:
@@ -177,10 +167,10 @@ class Reader:
                 key, at = self._name(at) if plain is None else (plain[1].decode(), plain.end())
                 keys.append(key)
                 value_starts.append(at - opening)
-            if is_body:
-                value, at, item = self._member(at)
-            elif is_deep:
+            if self._is_deep:
                 (value, at), item = self._plain(at), None
+            elif keys is not None:
+                value, at, item = self._member(at)
             else:
                 for one in known.get(body[at : at + head], ()) if sign in _OPENING else ():
                     if body.startswith(one.spelled, at):
@@ -201,7 +191,7 @@ class Reader:
                 raise TooMuchError
             if self._left < 0:
                 raise ValueError("too many members and elements")
-            if like is not None:
+            if like is not None and len(ends) == 1:
                 rest = like.spelled[like.ends[0] :]
                 if body.startswith(rest, at):
                     made.place(like, len(like.ends), ends[0] - like.ends[0])
@@ -209,18 +199,16 @@ class Reader:
                     items += like.items[1:]
                     at += len(rest) - 1
                     break
-                like = None
         made.length = at + 1 - opening
         made.value = values if keys is None else dict(zip(keys, values, strict=True))
 
-    def _member(self, at: int, like: Part | None = None) -> tuple[Any, int, Part | None]:
+    def _member(self, at: int, like: Item | None = None) -> tuple[Any, int, Item | None]:
         """Return the member's value at ``at``, its end, and its item or array, None if short."""
         body, memo = self._body, self._memo
         if body[at] == _ARRAY:
             array = self._array(at, like)
             return array.value, at + array.length, array
-        is_kept = memo is not None and body[at] in _OPENING
-        item = memo.item(body, at) if memo is not None and is_kept else None
+        item = memo.item(body, at) if memo is not None and body[at] in _OPENING else None
         if item is None:
             value, end = self._plain(at)
             if body[at] not in _OPENING or end - at < _LEAST:
@@ -232,18 +220,16 @@ class Reader:
             memo.keep(item)
         return item.value, at + len(item.spelled), item
 
-    def _array(self, at: int, like: Part | None) -> Container:
+    def _array(self, at: int, like: Item | None) -> Container:
         """Return the array at ``at``, the same object if it is known."""
         body, memo = self._body, self._memo
         known, length = (None, 0) if memo is None else memo.array(body, at)
         if known is not None and length == known.length:
             self._left -= len(known.values)
             return known
-        made, rest = Container() if known is None else known.begun(length), None
-        if known is None and isinstance(like, Container) and like.ends:
-            rest = like
+        made = Container() if known is None else known.begun(length)
         try:
-            self._fill(made, at, rest)
+            self._fill(made, at, like if isinstance(like, Container) and like.ends else None)
         except TooMuchError:
             if made.ends:
                 made.value, made.length = made.values, made.ends[-1] + 1  # with a bracket to come

@@ -129,7 +129,7 @@ class Container:
             kept = notes.get(patterns)  # read once: another thread may be about to add it
             if kept is None or shared < max(map(_REACH, patterns)):
                 first, inner = 0 if kept is None else shared, filter(_REACH, patterns)
-                found = match_all({name: self.value}, inner, str, first)
+                found = match_all(self.value, inner, str, first, (name,))
                 for new, old in zip(found, () if kept is None else kept[1], strict=False):
                     new[:0] = old[: bisect_left(old, ((name, shared),))]
                 texts = found[0] if len(found) == 1 else [*dict(chain.from_iterable(found)).items()]
@@ -157,6 +157,10 @@ class Container:
         )
 
 
+Item = SpelledValue | Container
+"""A long value, or any array, that is a member of a body."""
+
+
 class Frame:
     """The text of a body around its items: bodies that differ in their items alone share it.
 
@@ -182,14 +186,14 @@ class Frame:
         places.starts, places.value_starts, places.ends = root.starts, root.value_starts, root.ends
         places.length = root.length
 
-    def members(self, starts: list[int], parts: Iterable[Any], value: dict[str, Any]) -> Container:
-        """Return the members of the body whose items are ``parts`` at the offsets ``starts``."""
+    def members(self, starts: list[int], items: Iterable[Item], value: dict[str, Any]) -> Container:
+        """Return the members of the body whose ``items`` are at the offsets ``starts``."""
         old, made, shift = self._places, Container(self._places.keys), 0
         made.items, made.value, made.values = [None] * self.count, value, [*value.values()]
-        for number, start, part in zip(self.numbers.values(), starts, parts, strict=True):
-            made.items[number] = part
+        for number, start, item in zip(self.numbers.values(), starts, items, strict=True):
+            made.items[number] = item
             made.place(old, number, start - self.start - old.value_starts[number])
-            shift = start + len(part.spelled) - self.start - old.ends[number]
+            shift = start + len(item.spelled) - self.start - old.ends[number]
         made.place(old, self.count, shift)
         made.length = old.length + shift
         return made

@@ -10,10 +10,10 @@ from collections.abc import Collection, Iterable
 from itertools import compress
 from typing import Any
 
-from cacheproxy.core.document.spans import Container, SpelledValue
+from cacheproxy.core.document.spans import Container, Item, SpelledValue
 
 Word = str | re.Pattern[bytes]
-Parts = Collection[SpelledValue | Container | None]
+Parts = Collection[Item | None]
 _MOST_LEARNED = 256
 """Texts at most, beside those of rules, for which results are stored: code may ask for any text."""
 _NONE: frozenset[Word] = frozenset()

@@ -17,7 +17,7 @@ from cacheproxy.core.dialects.content import SYSTEM_ROLES, Part, Segment, conten
 from cacheproxy.core.dialects.dialect import Dialect
 from cacheproxy.core.dialects.dialects import captured_dialect
 from cacheproxy.core.document.document import Document
-from cacheproxy.core.document.spans import Container, SpelledValue
+from cacheproxy.core.document.spans import Container, Item
 from cacheproxy.core.prompt.request import Once, Request
 from cacheproxy.core.prompt.segments import Piece, PieceRun, names_of, piece_of
 
@@ -177,7 +177,7 @@ def _made(dialect: Dialect, document: Document) -> Made:
     texts: dict[str, Piece] = {}
     for text in names:
         if document.value.get(text) is not None:
-            part, piece = document.parts.get(text), None
+            part, piece = document.items.get(text), None
             if isinstance(part, Container):
                 piece = part.notes.get(text)
             elif part is not None and part.note is not None and part.note[0] == text:
@@ -192,9 +192,7 @@ def _made(dialect: Dialect, document: Document) -> Made:
     return Made(tool_piece, texts, run, heads)
 
 
-def _text(
-    dialect: Dialect, document: Document, name: str, part: SpelledValue | Container | None
-) -> Piece:
+def _text(dialect: Dialect, document: Document, name: str, part: Item | None) -> Piece:
     """Return the piece of a text outside the messages, in the member ``name``."""
     is_system = name in (dialect.head, "system")
     kind, role = (Part.SYSTEM, "") if is_system else (Part.MESSAGES, "user")

@@ -185,7 +185,7 @@ class Request:
             words = Words() if memo is None else memo.words
         if memo is None or self.dialect is None or len(self.body) <= _SHORT or not self.document:
             return Literals(self.body, words)
-        return Literals(self.body, words, self.document.short(), self.document.parts.values())
+        return Literals(self.body, words, self.document.short(), self.document.items.values())
 
     def _read(self, most: int = sys.maxsize) -> Document | None:
         """Return the parsed document; raises TooMuchError if more than ``most`` bytes are new."""

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
 from cacheproxy.core.dialects.content import Call, calls_in
-from cacheproxy.core.document.compare import alike, means_same, shared_from
+from cacheproxy.core.document.compare import alike, common_prefix, means_same
 from cacheproxy.core.document.document import Document
 from cacheproxy.core.document.edits import Edit, Raw
 from cacheproxy.core.document.pointer import Path, to_pointer
@@ -37,14 +37,12 @@ def _calls_as_before(request: Request, previous: Request | None) -> Sequence[Edi
         return edits
     theirs = previous.document if previous.is_read else None
     before = None if theirs is None else theirs.array(name)
-    if before is messages:
-        return edits
     notes, same = messages.before
     if theirs is not None and before is not None and before.notes is notes:
         start = theirs.start_of(name)  # it was read as going on with this one
     else:
         start = document.start_of(name)
-        same = bisect_right(messages.ends, shared_from(previous.body, start, messages.spelled))
+        same = bisect_right(messages.ends, common_prefix(previous.body, messages.spelled, start))
     calls = _calls(name, messages, same)
     if len(calls) <= _FEW:
         rest = start + messages.ends[same - 1] if same else 0

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cacheproxy.core.document import compare as module
-from cacheproxy.core.document.compare import common_prefix, common_suffix, shared_from
+from cacheproxy.core.document.compare import common_prefix, common_suffix
 
 texts = st.one_of(
     st.tuples(*[st.text(alphabet="ab\ud83d😀é")] * 3), st.tuples(*[st.binary(max_size=8)] * 3)
@@ -48,5 +48,6 @@ def test_what_stands_at_a_place_is_compared_from_there(parts):
     """As far as a body goes on like a text, and no farther than that goes."""
     before, shared, rest = parts
     for text in (shared, shared + b"x", shared + rest + b"yy"):
-        count = shared_from(before + shared + rest, len(before), memoryview(text))
-        assert count == common_prefix(shared + rest, text)
+        for guess in (0, 1, len(shared), len(text)):
+            count = common_prefix(before + shared + rest, memoryview(text), len(before), guess)
+            assert count == common_prefix(shared + rest, text)

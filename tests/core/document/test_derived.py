@@ -56,3 +56,26 @@ def test_what_edits_made_is_derived_as_if_it_were_read_anew(text, is_known, data
                 return
             before = Document(body, memo, edited=before)
             assert spelling.observed(before, PLACES) == expected
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('{"a": [1, "b", [2]], "b": [1]}', '{"a": ["é", "b", [2]], "b": [1]}'),
+        ('{"a": [{"b": "x"}, {"b": "y"} ]}', '{"a": [ {"b": "xyz"}, {"b": "y"} ]}'),
+        ('{"a": [1], "b": 3}', '{"a": [[1]], "b": 3}'),
+        ('{"a": [], "b": 3}', '{"a": ["a"], "b": 3}'),
+        ('{"a": [[1], [2]]}', '{"a": [[1], [1], [2]]}'),
+        ('{"a": ["x"], "a": ["y"], "b": [1]}', '{"a": ["x"], "a": ["z"], "b": [1, 2]}'),
+        ('{"a": ["x"], "a": 1, "b": [1]}', '{"a": ["z"], "a": 1, "b": [2]}'),
+    ],
+)
+@pytest.mark.parametrize("is_known", [False, True])
+def test_what_follows_another_first_element_is_as_if_it_were_read_anew(before, after, is_known):
+    with small_steps():
+        memo, kept = Memo() if is_known else None, Document(before.encode())
+        for text in (before, after, before):
+            kept = Document(text.encode(), memo, edited=kept)
+            kept.texts(PLACES)
+            expected = spelling.observed(Document(text.encode()), PLACES)
+            assert spelling.observed(kept, PLACES) == expected
