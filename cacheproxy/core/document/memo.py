@@ -13,7 +13,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from threading import Lock
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 from weakref import ref
 
 from cacheproxy.core.document.compare import common_prefix
@@ -34,13 +34,6 @@ _MOST_BYTES_READ = 4 << 20
 """Requests that stay parsed at most, and bytes of their bodies: others share most of the values."""
 _SPELLED = attrgetter("spelled")
 _Part = TypeVar("_Part", bound=SpelledValue | Container)
-
-
-class Forgetful(Protocol):
-    """A request, which can be parsed again."""
-
-    def forget(self) -> None:
-        """Drop the parsed body."""
 
 
 class Memo:
@@ -66,15 +59,16 @@ class Memo:
         self._arrays: dict[bytes, tuple[Container, ...]] = {}
         self._ends: dict[bytes, Container] = {}
         self._documents: dict[bytes, ref[Any]] = {}
-        self._read: deque[tuple[Callable[[], Forgetful | None], int]] = deque()
+        self._read: deque[tuple[Callable[[], Any], int]] = deque()
         self._bytes_read = 0
         self._lock = Lock()
 
-    def keeps_read(self, request: Callable[[], Forgetful | None], size: int) -> bool:
+    def keeps_read(self, request: Callable[[], Any], size: int) -> bool:
         """Whether a request may keep its parsed body of ``size`` bytes until others have come.
 
-        ``request``: weak reference to it, so that one without other users is freed at once. A large
-        parsed body may take 20 times its bytes, and the time of the next request is not known.
+        ``request``: weak reference to it, so that one without other users is freed at once; its
+        ``forget`` is called if it may not. A large parsed body may take 20 times its bytes, and the
+        time of the next request is not known.
         """
         if size > _MOST_BYTES_READ:
             return False
@@ -155,9 +149,7 @@ class Memo:
         with self._lock:
             kept = self._values
             if new not in kept:
-                items: Sequence[SpelledValue] = (
-                    (new,) if isinstance(new, SpelledValue) else new.items
-                )
+                items: Sequence[Any] = (new,) if array is None else array.items
                 if (
                     array is not None
                     and before is not None
@@ -186,10 +178,8 @@ class Memo:
                 if array is not None:
                     self.bytes_stored += len(array.spelled)
                     key = bytes(array.spelled[:head])
-                    alike = self._arrays.get(key)
-                    self._arrays[key] = (
-                        (array, *alike[: _MOST_CONVERSATIONS - 1]) if alike else (array,)
-                    )
+                    alike = self._arrays.get(key, ())
+                    self._arrays[key] = (array, *alike[: _MOST_CONVERSATIONS - 1])
                 if array is not None and renewed is not None:
                     del kept[renewed]
                     self._uncount(renewed)

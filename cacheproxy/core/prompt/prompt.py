@@ -296,12 +296,7 @@ def parts_of(
     if drops_thinking:
         thinking = behind
     sizes = (tools, system, history, thinking, newest)
-    return Parts._make((*_shared_out(tokens, sizes), prompt.order))
-
-
-def _shared_out(tokens: int, sizes: tuple[int, ...]) -> list[int]:
-    """Return whole numbers in the proportion of ``sizes`` that add up to ``tokens``."""
-    parts = map(truediv, map(tokens.__mul__, accumulate(sizes)), repeat(sum(sizes) or 1))
-    ends = [*map(round, parts)]
-    ends[-1] = tokens
-    return [*map(sub, ends, (0, *ends))]
+    shares = map(truediv, map(tokens.__mul__, accumulate(sizes)), repeat(sum(sizes) or 1))
+    ends = [*map(round, shares)]
+    ends[-1] = tokens  # whole numbers in their proportion, which add up to it
+    return Parts._make((*map(sub, ends, (0, *ends)), prompt.order))
