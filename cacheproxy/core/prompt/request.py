@@ -20,7 +20,8 @@ _SHORT = 16 << 10
 """Bytes of a body, at most, that is searched as a whole: to find its new parts takes as long."""
 _OF_THE_BODY = frozenset({"document", "json", "literals", "opening", "_why", "_edited"})
 """Attributes that depend on the body: a request with another body does not take them over."""
-_BEFORE_READING = _OF_THE_BODY - {"document", "json", "literals"}
+_OF_ONE_USE = _OF_THE_BODY - {"document", "json", "literals"}
+"""Those of them that a request drops even if it stays parsed."""
 Headers = tuple[tuple[bytes, bytes], ...]
 
 
@@ -221,7 +222,7 @@ class Request:
         """
         other, memo, gone = object.__new__(Request), self.memo, _OF_THE_BODY
         if self.document is not None and memo and memo.keeps_read(ref(other), len(self.body)):
-            gone = _BEFORE_READING
+            gone = _OF_ONE_USE
         known = other.__dict__
         known.update(self.__dict__)
         known.pop("agreed", None)
