@@ -128,8 +128,8 @@ class Container:
             notes, shared = self.before
             kept = notes.get(patterns)  # read once: another thread may be about to add it
             if kept is None or shared < max(map(_REACH, patterns)):
-                first, inner = 0 if kept is None else shared, filter(_REACH, patterns)
-                found = match_all(self.value, inner, str, first, (name,))
+                first = 0 if kept is None else shared
+                found = match_all(self.value, filter(_REACH, patterns), str, first, (name,))
                 for new, old in zip(found, () if kept is None else kept[1], strict=False):
                     new[:0] = old[: bisect_left(old, ((name, shared),))]
                 texts = found[0] if len(found) == 1 else [*dict(chain.from_iterable(found)).items()]
