@@ -113,10 +113,11 @@ def is_drawn_on() -> bool:
     """Return whether a full-screen program uses our terminal: one that reads single keys."""
     try:
         import termios  # noqa: PLC0415 - not everywhere
-
-        return not termios.tcgetattr(0)[3] & termios.ICANON
-    except (ImportError, OSError, termios.error):
+    except ImportError:
         return False
+    with contextlib.suppress(OSError, termios.error):
+        return not termios.tcgetattr(0)[3] & termios.ICANON
+    return False
 
 
 @contextlib.contextmanager

@@ -296,9 +296,7 @@ def _times(count: int) -> str:
 
 def _duration(seconds: float) -> str:
     """Return a time for people: ``12 s``, ``3 min 4 s``, ``1 h 2 min``."""
-    if seconds < 60:
-        return f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest} s"
-    return f"{minutes // 60} h {minutes % 60} min"
+    if minutes >= 60:
+        return f"{minutes // 60} h {minutes % 60} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

@@ -42,10 +42,10 @@ def late():
     return bodies
 
 
-def har(bodies, *, text=True):
+def har(bodies, *, text=True, pause=0.0):
     entries = [
         {
-            "startedDateTime": "2026-11-21T10:00:00.000Z",
+            "startedDateTime": f"2026-11-21T10:{at * pause // 60:02.0f}:{at * pause % 60:06.3f}Z",
             "request": {
                 "method": "POST",
                 "url": "http://127.0.0.1:8080/v1/messages",
@@ -54,7 +54,7 @@ def har(bodies, *, text=True):
             },
             "response": {"status": 200, "headers": [], "content": {}},
         }
-        for body in (request(one).body.decode() for one in bodies)
+        for at, body in enumerate(request(one).body.decode() for one in bodies)
     ]
     return json.dumps({"log": {"version": "1.2", "entries": entries}})
 
@@ -97,6 +97,16 @@ def test_json(tmp_path, file):
         (field,) = found["fields"]
         assert field["path"] == "/system/1/text"
         assert (field["class"], field["count"], field["rule"]) == ("uuid", 3, None)
+
+
+@pytest.mark.parametrize(
+    ("pause", "said"),
+    [(59.4, "59 s"), (59.7, "1 min 0 s"), (3599.4, "59 min 59 s"), (3599.7, "1 h 0 min")],
+)
+def test_how_long_a_capture_took(tmp_path, pause, said):
+    (tmp_path / "x.har").write_text(har(anthropic(2), pause=pause))
+    first, *_ = invoke("inspect", tmp_path / "x.har").stdout.splitlines()
+    assert first.startswith(f"2 requests, 1 session, {said} ")
 
 
 @pytest.mark.parametrize("content", [b"\x1f\x8b\x08\x00", b"hello\n", b"", b"[]", b"{}"])
