@@ -9,8 +9,8 @@ count is unknown here, even if the server leaves zeros out (as SGLang does).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import reduce
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial, reduce
 from typing import Any
 
 import msgspec
@@ -21,8 +21,7 @@ from cacheproxy.core.dialects.dialects import USAGES
 
 _TOO_MUCH = 1 << 53
 """Numbers from here on are nonsense, and too large to be summed."""
-_Counts = tuple[tuple[tuple[str, ...], ...], ...]
-"""Paths of the counts of the prompt, of its reused and written tokens, and of the output."""
+_Names = tuple[str, ...]
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -88,38 +87,40 @@ def usage_of(message: Any) -> Usage:
         if isinstance(holder, dict):
             usage = holder.get("usage")
             if isinstance(usage, dict):
-                for spelling, counts in _INSIDE:
-                    if not usage.keys().isdisjoint(spelling.signs):
-                        said.append(_read(usage, spelling, counts))
+                for is_other, read in _INSIDE:
+                    if not is_other(usage):
+                        said.append(read(usage))
                         break
             if "timings" in holder:
                 said.append(_timings(holder["timings"]))
             if holder.get("truncated") is True:
                 said.append(_TRUNCATED)
-    for spelling, counts in _ALONE:
-        if not message.keys().isdisjoint(spelling.signs):
-            said.append(_read(message, spelling, counts))
+    for is_other, read in _ALONE:
+        if not is_other(message):
+            said.append(read(message))
     return said[0] if len(said) == 1 else reduce(Usage.merged, said, NOTHING)
 
 
-def _read(usage: dict[str, Any], spelling: UsageSpelling, counts: _Counts) -> Usage:
+def _read(
+    spelling: UsageSpelling, holders: _Names, counts: Sequence[_Names], usage: dict[str, Any]
+) -> Usage:
+    for name in holders:
+        inner = usage.get(name)
+        if isinstance(inner, dict):
+            usage = {**usage, **{f"{name}.{one}": value for one, value in inner.items()}}
     found: list[int | None] = []
-    for paths in counts:
-        count, is_odd = None, False
-        for path in paths:
-            value: Any = usage
-            for name in path:
-                value = value.get(name) if isinstance(value, dict) else None
+    is_odd = False
+    for names in counts:
+        for value in map(usage.get, names):
             if type(value) is int and 0 <= value < _TOO_MUCH:
-                count = value
                 break
-            is_odd = is_odd or value is not None
-        found.append(count)
-        if is_odd and spelling.is_rest and len(found) < 4:  # the sum of parts would lack one
-            found[0] = None
+            is_odd = is_odd or (value is not None and len(found) < 3)
+        else:
+            value = None
+        found.append(value)
     prompt, reused, written, output = found
     if spelling.is_rest:
-        if prompt is None:
+        if prompt is None or is_odd:  # the sum of parts would lack one
             return Usage(output=output)
         prompt += (reused or 0) + (written or 0)
     if not spelling.seconds:
@@ -151,13 +152,18 @@ def _seconds(value: Any, per_second: float) -> float | None:
     return value / per_second if is_number and 0 <= value < _TOO_MUCH else None
 
 
-def _with_counts(spelling: UsageSpelling) -> tuple[UsageSpelling, _Counts]:
-    each = spelling.prompt, spelling.reused, spelling.written, spelling.output
-    return spelling, tuple(tuple(tuple(path.split(".")) for path in paths) for paths in each)
+def _reading(
+    spelling: UsageSpelling,
+) -> tuple[Callable[[dict[str, Any]], bool], Callable[[dict[str, Any]], Usage]]:
+    """Return a function that tells whether a usage is in another spelling, and its reader."""
+    counts = spelling.prompt, spelling.reused, spelling.written, spelling.output
+    dotted = [name for names in counts for name in names if "." in name]
+    holders = tuple(dict.fromkeys(name.partition(".")[0] for name in dotted))
+    return frozenset(spelling.signs).isdisjoint, partial(_read, spelling, holders, counts)
 
 
-_INSIDE = [_with_counts(each) for each in USAGES if not each.hint]
-_ALONE = [_with_counts(each) for each in USAGES if each.hint]
+_INSIDE = [_reading(each) for each in USAGES if not each.hint]
+_ALONE = [_reading(each) for each in USAGES if each.hint]
 
 
 def summed(values: Iterable[Any]) -> Any:

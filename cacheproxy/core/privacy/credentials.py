@@ -65,12 +65,8 @@ def hide(data: bytes, known: Collection[bytes] = ()) -> bytes:
 
 def hide_text(text: str, known: Collection[bytes] = ()) -> str:
     """Return ``text`` without credentials: ``hide`` for a text."""
-    if not known:
-        for literal in _LITERALS:
-            if literal in text:
-                break
-        else:
-            return text
+    if not known and not any(map(text.__contains__, _LITERALS)):
+        return text
     data = text.encode("utf-8", "surrogatepass")
     hidden = hide(data, known)
     return text if hidden is data else hidden.decode("utf-8", "surrogatepass")
