@@ -8,7 +8,7 @@ turn to turn in one conversation; so does the spelling of calls, which does not 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from itertools import chain, dropwhile, islice
 from operator import attrgetter
@@ -23,13 +23,11 @@ from cacheproxy.core.document.search import SlowPatternError
 from cacheproxy.core.prompt.prompt import Prompt
 from cacheproxy.core.prompt.request import Request, messages_of
 from cacheproxy.core.prompt.segments import Piece, is_same_call, unlike
-from cacheproxy.core.rules.fold import is_for
 from cacheproxy.core.rules.rule import Rule
 
 _SEGMENTS, _CHARS, _TEXT, _PART = map(attrgetter, ("segments", "chars", "text", "part"))
 _IS_ANSWER = attrgetter("is_answer")
 _SAID = attrgetter("role", "text")
-_LONG = 4096
 _MOST_BY_WORDS = 1 << 20
 """Characters to compare word by word, at most: 20 MB took seven seconds."""
 _TELLING = 20
@@ -227,15 +225,26 @@ def _share(one: Piece, other: Piece) -> float:
     return share_of_words(ours, theirs)
 
 
+class Pins(NamedTuple):
+    """The rules of one client that pin values."""
+
+    rules: tuple[Rule, ...] = ()  #: those that are declarative
+    literals: frozenset[str] | None = frozenset()
+    """Texts of which a body must have one for any rule to pin a value; None: any body will do."""
+
+
+NO_PINS = Pins()
+
+
 class Kinship:
     """The comparison of a request, whose prompt is ``prompt``, with others.
 
-    ``pins``: rules that pin values. ``is_named``: whether the client names its session.
+    ``pins``: those of the request's client. ``is_named``: whether the client names its session.
     ``has_answers``: whether the request has an answer of the model.
     """
 
     def __init__(
-        self, request: Request, prompt: Prompt, pins: Sequence[Rule] = (), *, is_named: bool = True
+        self, request: Request, prompt: Prompt, pins: Pins = NO_PINS, *, is_named: bool = True
     ) -> None:
         self.prompt = prompt
         self.pieces = prompt.made.run.pieces
@@ -244,7 +253,6 @@ class Kinship:
         self._pins = pins
         self._known: dict[tuple[str, str], str] = {}
         self._begun: list[int] | None = None
-        self._own: list[Rule] | None = None
 
     def system(self) -> int:
         """Return a hash of the whole system text without pinned fields."""
@@ -311,26 +319,26 @@ class Kinship:
         for our, their in zip(ours, theirs, strict=True):
             if our.role != their.role:
                 return False
-            is_call = our.source == "model" and our.text.startswith("{")
-            if our.text == their.text or (is_call and is_same_call(our, their)):
+            path, text = our.path, our.text
+            if text == their.text:
                 continue
-            path = our.path
-            if not self._pins or self._lasting(path, our.text) != self._lasting(path, their.text):
+            if our.source == "model" and text.startswith("{") and is_same_call(our, their):
+                continue
+            if self._lasting(path, text) != self._lasting(path, their.text):
                 return False
         return True
 
     def _lasting(self, pointer: str, text: str) -> str:
         """Return ``text`` at ``pointer`` without the values that rules pin there."""
+        rules, literals = self._pins
+        # A rule's literals, which the body must have, are usually in the pinned field.
+        if literals is not None and not any(map(text.__contains__, literals)):
+            return text
         known = self._known.get((pointer, text))
         if known is None:
             known = text
-            if self._own is None and len(text) > _LONG:  # the search for literals would cost more
-                self._own = [pin for pin in self._pins if is_for(pin, self._request)]
-            for pin in self._pins if self._own is None else self._own:
-                # A rule's literals, which the body must have, are usually in the pinned field.
-                if pin.literals and not any(map(text.__contains__, pin.literals)):
-                    continue
-                if is_for(pin, self._request):
+            for pin in rules:
+                if not pin.literals or any(map(text.__contains__, pin.literals)):
                     with suppress(SlowPatternError):  # reported when the rule edits
                         known = pin.lasting(self._request, pointer, known)
             self._known[pointer, text] = known

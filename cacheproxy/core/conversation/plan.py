@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import NamedTuple
 
+from cacheproxy.core.conversation.divergence import Pins
 from cacheproxy.core.conversation.owner import EVERYTHING, Owners
 from cacheproxy.core.conversation.session import Session, session_of
 from cacheproxy.core.document.words import Words
@@ -73,17 +75,15 @@ class ClientPlan(NamedTuple):
     pins: tuple[CompiledRule, ...]  #: rules that do, without the built-in ones
     of_calls: tuple[CompiledRule, ...]  #: built-in rule that respells calls as before
     of_tools: tuple[CompiledRule, ...]  #: built-in rule that puts tools back in their order
-    fields: tuple[Rule, ...]  #: those of the pins that are declarative
+    fields: Pins  #: those pins as far as requests are compared without their values
     hooks: tuple[SessionHook, ...]  #: hooks called in turn for the request's session
     words: Words  #: literals of all these rules
     marked_by: dict[Client, bool]  #: owners of rules or hooks, and whether the request is theirs
 
     def restores(self, request: Request) -> bool:
         """Whether a pin may put a value back into ``request``, or into the one after it."""
-        for _, literals, _ in self.pins:
-            if not literals or not request.literals.present.isdisjoint(literals):
-                return True
-        return False
+        literals = self.fields.literals
+        return literals is None or not request.literals.present.isdisjoint(literals)
 
 
 class Plan:
@@ -138,13 +138,17 @@ class Plan:
         rules = [one for one in self.rules if one.client is None or one.client in theirs]
         pins = [rule for rule in rules if rule.needs_previous]
         others = [rule for rule in pins if rule not in (TOOLS_AS_BEFORE, CALLS_AS_BEFORE)]
+        literals = chain.from_iterable(rule.literals for rule in others)
         return ClientPlan(
             next((one.name for one in self.clients if one in theirs and one.name != EVERY), ""),
             compiled(rule for rule in rules if not rule.needs_previous),
             compiled(others),
             compiled(rule for rule in pins if rule is CALLS_AS_BEFORE),
             compiled(rule for rule in pins if rule is TOOLS_AS_BEFORE),
-            tuple(rule for rule in others if isinstance(rule, Rule)),
+            Pins(
+                tuple(rule for rule in others if isinstance(rule, Rule)),
+                frozenset(literals) if all(rule.literals for rule in others) else None,
+            ),
             tuple(one for one in self.hooks if one.client is None or one.client in theirs),
             words_of(rules),
             {client: bool(is_its) for client, is_its in zip(self._owners, marked_by, strict=True)},

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from threading import Lock
 
 from cacheproxy.core.conversation.conversation import Conversation, Spellings
-from cacheproxy.core.conversation.divergence import Kinship
+from cacheproxy.core.conversation.divergence import NO_PINS, Kinship, Pins
 from cacheproxy.core.conversation.hearing import NOTHING_HEARD, Heard, Hearing
 from cacheproxy.core.conversation.history import NOTHING, Histories, History, Source
 from cacheproxy.core.conversation.lanes import Before, Home, Lane, Pair, Place, find_lane
@@ -21,7 +21,6 @@ from cacheproxy.core.conversation.thoughts import place_of
 from cacheproxy.core.conversation.turn import Turn, unnamed
 from cacheproxy.core.prompt.prompt import prompt_of
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.rules.rule import Rule
 
 _MOST_LANES = 64
 _MOST_ALIKE = 64
@@ -82,13 +81,13 @@ class Store:
         self,
         session: Session,
         request: Request,
-        pins: Sequence[Rule] = (),
+        pins: Pins = NO_PINS,
         *,
         restores: bool = False,
     ) -> Turn:
         """Return the turn of ``request``; the store is not changed.
 
-        ``pins``: rules whose fields may differ between two turns. ``restores``: whether values may
+        ``pins``: those whose fields may differ between two turns. ``restores``: whether values may
         be put back. A request is compared with the lane of the history that it goes on with, or if
         that is not known, with the most similar lane. A client that names no sessions may begin two
         alike: a first turn begins a new one, a later one goes on with the one whose answers it has.

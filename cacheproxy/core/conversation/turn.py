@@ -7,7 +7,8 @@ too. Otherwise it is compared with the most similar lane, within one owner.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from operator import itemgetter
+from itertools import chain, groupby
+from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 from cacheproxy.core.conversation.divergence import Kinship, has_same_start
@@ -16,6 +17,8 @@ from cacheproxy.core.conversation.lanes import Lane, find_lane, is_another
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.prompt.prompt import Prompt
 from cacheproxy.core.prompt.request import Request
+
+_SEGMENTS, _SOURCE = attrgetter("segments"), attrgetter("source")
 
 
 class Turn(NamedTuple):
@@ -112,11 +115,7 @@ def was_elsewhere(turn: Turn) -> bool:
     if turn.lane is None or turn.prompt is None or turn.replaced:
         return False
     known, pieces = turn.lane.prompt.pieces, turn.prompt.pieces
-    times, last = 0, ""
-    for piece in pieces[len(known) :]:
-        for segment in piece.segments:
-            if segment.source not in ("client", last):
-                last = segment.source
-                times += last == "model"
+    sources = map(_SOURCE, chain.from_iterable(map(_SEGMENTS, pieces[len(known) :])))
+    writers = [*map(itemgetter(0), groupby(filter("client".__ne__, sources)))]
     # Otherwise the client has rewritten its history.
-    return times > 1 and pieces[: len(known)] == known
+    return writers.count("model") > 1 and pieces[: len(known)] == known

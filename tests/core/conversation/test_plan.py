@@ -48,7 +48,7 @@ def test_each_request_is_asked_what_its_clients_rules_ask(cases):
         own = plan.of(asked)
         found = {one.rule.name for one in (*own.plain, *own.pins, *own.of_calls, *own.of_tools)}
         assert (own.client, found) == (name, ALL | rules)
-        assert {rule.name for rule in own.fields} == rules & {"pin"}
+        assert {rule.name for rule in own.fields.rules} == rules & {"pin"}
         assert [hook.plugin for hook in own.hooks] == ["hook"] * ("pin" in rules)
         assert asked.literals.present == ({"of-mine"} if "mine" in rules else set())
         assert own is plan.of(asked)
