@@ -74,25 +74,29 @@ def parting(before: Prompt, after: Prompt) -> Parting:
     ours, theirs = before.pieces, after.pieces
     same = min(len(ours), len(theirs))
     for number in unlike(ours, theirs):
-        one, other = ours[number].segments, theirs[number].segments
-        if list(map(_TEXT, one)) != list(map(_TEXT, other)):
+        if [*map(_TEXT, ours[number].segments)] != [*map(_TEXT, theirs[number].segments)]:
             same = number
             break
-    left = chain.from_iterable(map(_SEGMENTS, ours[same:]))
+    rest = ours[same:]
+    left = chain.from_iterable(map(_SEGMENTS, rest))
     right = chain.from_iterable(map(_SEGMENTS, theirs[same:]))
+    was, now = next(left, None), next(right, None)
+    if was is None:
+        return Parting(before.chars, None, now, 0, 0, Part.MESSAGES if now is None else now.part)
     if 2 * same < len(ours):
         shared = sum(map(_CHARS, ours[:same]))
     else:
-        shared = before.chars - sum(map(_CHARS, ours[same:]))
-    was, now = next(left, None), next(right, None)
+        shared = before.chars - sum(map(_CHARS, rest))
     one_before = other_before = None
     at_was = at_now = 0
     while was is not None and now is not None:
-        length = min(len(was.text) - at_was, len(now.text) - at_now)
-        text, other_text = was.text[at_was : at_was + length], now.text[at_now : at_now + length]
-        equal = length if text == other_text else common_prefix(text, other_text)
+        text, other_text = was.text, now.text
+        if at_was or at_now:
+            length = min(len(text) - at_was, len(other_text) - at_now)
+            text, other_text = text[at_was : at_was + length], other_text[at_now : at_now + length]
+        equal = len(text) if text == other_text else common_prefix(text, other_text)
         shared, at_was, at_now = shared + equal, at_was + equal, at_now + equal
-        if equal < length:
+        if equal < len(text) and equal < len(other_text):
             break
         if at_was == len(was.text):
             one_before, was, at_was = was, next(left, None), 0
