@@ -61,12 +61,13 @@ class Conversation:
 
     def lane(self, number: int) -> Lane | None:
         """Return the lane with that number, None if it was forgotten."""
-        at = number - self.lanes[0].number if self.lanes else -1
-        return self.lanes[at] if 0 <= at < len(self.lanes) else None
+        lanes = self.lanes
+        at = number - lanes[0].number if lanes else -1
+        return lanes[at] if 0 <= at < len(lanes) else None
 
     def place(self, lane: Lane, *, replaced: bool = False) -> Place:
         """Return the place of the last turn of ``lane``."""
-        is_main = lane.number == self.main
+        is_main = self.lanes == [lane] or lane.number == self.main
         is_side, beside = (False, 0) if is_main else (self.is_beside(lane), lane.number + 1)
         return Place(lane.number, lane.turns, is_side, replaced, root=self.root, beside=beside)
 

@@ -72,11 +72,11 @@ def parting(before: Prompt, after: Prompt) -> Parting:
     skipped: most often these are all of ``before``.
     """
     ours, theirs = before.pieces, after.pieces
-    same = min(len(ours), len(theirs))
-    for number in unlike(ours, theirs):
-        if [*map(_TEXT, ours[number].segments)] != [*map(_TEXT, theirs[number].segments)]:
-            same = number
+    for same in unlike(ours, theirs):
+        if [*map(_TEXT, ours[same].segments)] != [*map(_TEXT, theirs[same].segments)]:
             break
+    else:
+        same = min(len(ours), len(theirs))
     rest = ours[same:]
     left = chain.from_iterable(map(_SEGMENTS, rest))
     right = chain.from_iterable(map(_SEGMENTS, theirs[same:]))

@@ -144,43 +144,47 @@ class Lane:
         last, branches = self.before, self.branches
         if turn is before or last is None or turn is None:
             return branches
-        kept = [one for one in branches if one is not before] if branches else []
-        was_branch = len(kept) < len(branches)
-        is_other = last.sent.model != turn.sent.model or last.sent.tools != turn.sent.tools
-        if was_branch or is_other or (last is before and _is_branch(turn.sent, last.sent)):
+        kept = branches and [one for one in branches if one is not before]
+        if (
+            len(kept) < len(branches)
+            or last.sent.model != turn.sent.model
+            or last.sent.tools != turn.sent.tools
+            or (last is before and _is_branch(turn.sent, last.sent))
+        ):
             return (*kept, last)[-_MOST_BRANCHES:]
         return branches
 
     def count(self) -> None:
         """Count the bytes of the lane: parts that two prompts have in common count once."""
-        prompt, body = self.prompt, self.request.body
+        made, body = self.prompt.made, self.request.body
         requests = [self.request, *self.others.values()]
         if self.broken is not None:
             requests += self.broken[:2]
-        pairs = [(self.plain, prompt)]
-        for one in () if self.before is None else (self.before, *self.branches):
-            if one.request is not None and one.request.body is not body:
-                requests.append(one.request)
-            pairs += ((one.sent, prompt), (one.unedited, one.sent))
-        cost = _EACH + prompt.cost
+        pairs = [(self.plain.made, made)]
+        for turn in () if self.before is None else (self.before, *self.branches):
+            if turn.request is not None and turn.request.body is not body:
+                requests.append(turn.request)
+            sent = turn.sent.made
+            pairs += ((sent, made), (turn.unedited.made, sent))
+        cost = _EACH + self.prompt.cost
         for request in requests:  # without parsed values; a head may be as long as a body
             cost += len(request.body) + len(request.target) + _EACH_HEADER * len(request.headers)
             cost += sum(map(len, chain.from_iterable(request.headers)))
         known, self._own = self._own, {}
-        for prompt, other in pairs:
-            (tool_piece, texts, run, _), made = prompt.made, other.made
-            if made is prompt.made:
+        for one, other in pairs:
+            if one is other:
                 continue
-            cost += 0 if tool_piece is made.tool_piece else tool_piece.cost
+            tool_piece, texts, run, _ = one
+            cost += 0 if tool_piece is other.tool_piece else tool_piece.cost
             for name, text in texts.items():
-                cost += 0 if text is made.texts.get(name) else text.cost
-            if run is not made.run:
-                pair = id(run), id(made.run)
+                cost += 0 if text is other.texts.get(name) else text.cost
+            if run is not other.run:
+                pair = id(run), id(other.run)
                 found = known.get(pair)
-                if found is None or found[0] is not run or found[1] is not made.run:
-                    ours, theirs = run.pieces, made.run.pieces
+                if found is None or found[0] is not run or found[1] is not other.run:
+                    ours, theirs = run.pieces, other.run.pieces
                     own = compress(ours, map(is_not, ours, theirs))
-                    found = run, made.run, sum(map(_COST, chain(own, ours[len(theirs) :])))
+                    found = run, other.run, sum(map(_COST, chain(own, ours[len(theirs) :])))
                 self._own[pair] = found
                 cost += found[2]
         self.cost = cost
@@ -205,7 +209,7 @@ def find_lane(lanes: Sequence[Lane], kin: Kinship) -> tuple[Lane | None, bool]:
             or (is_whole and has_answers and kin.has_system_of(lane.plain))
         ):
             share = (1.0, len(known)) if is_whole else _share(known, texts)
-            if share >= (_HALF, 0) and (is_whole or has_answers or not _is_sibling(lane, kin)):
+            if is_whole or (share >= (_HALF, 0) and (has_answers or not _is_sibling(lane, kin))):
                 found.append((share, lane))
     if len(found) > 1:
         found = [one for one in found if kin.has_system_of(one[1].plain)] or found

@@ -134,7 +134,7 @@ def _from_headers(request: Request) -> str | None:
     found = next(filter(None, map(values.get, names.sessions)), None)
     if found is None:
         return None
-    agent = next(filter(None, map(values.get, names.agents)), None)
+    agent = next(filter(None, map(values.get, names.agents)), None) if names.agents else None
     return (found if agent is None else b"%b:%b" % (found, agent)).decode("latin-1")
 
 

@@ -115,7 +115,10 @@ def was_elsewhere(turn: Turn) -> bool:
     if turn.lane is None or turn.prompt is None or turn.replaced:
         return False
     known, pieces = turn.lane.prompt.pieces, turn.prompt.pieces
-    sources = map(_SOURCE, chain.from_iterable(map(_SEGMENTS, pieces[len(known) :])))
+    new = pieces[len(known) :]
+    if not new:
+        return False
+    sources = map(_SOURCE, chain.from_iterable(map(_SEGMENTS, new)))
     writers = [*map(itemgetter(0), groupby(filter("client".__ne__, sources)))]
     # Otherwise the client has rewritten its history.
     return writers.count("model") > 1 and pieces[: len(known)] == known
