@@ -41,29 +41,32 @@ async def prepare(request: Request, plan: Plan, store: Store) -> Prepared:
     if request.dialect is None:
         return Prepared(plain.request, plain.reports)
     session, problems = await plan.session(plain.request, own)
-    turn = store.find(session, plain.request, own.fields, restores=own.restores(plain.request))
-    source = turn.source
-    if not source.is_tried:
-        plain.request.agreeing(source.shared)
-    pinned = await fold(plain.request, own.pins, turn.previous)
-    if source.is_tried and _has_all_of(pinned.request, source):
-        turn = turn._replace(source=source._replace(goes_on=True))
-    elif source.is_tried:
-        history = source.history if source.shared >= 0 else None
-        turn = turn._replace(source=source._replace(history=history))
-        pinned = await fold(plain.request.agreeing(source.shared), own.pins, turn.previous)
+    request, reports = plain.request, plain.reports
+    restores = own.restores(request)
+    turn = store.find(session, request, own.fields, restores=restores)
+    if restores:
+        source = turn.source
+        if not source.is_tried:
+            request.agreeing(source.shared)
+        pinned = await fold(request, own.pins, turn.previous)
+        if source.is_tried and _has_all_of(pinned.request, source):
+            turn = turn._replace(source=source._replace(goes_on=True))
+        elif source.is_tried:
+            history = source.history if source.shared >= 0 else None
+            turn = turn._replace(source=source._replace(history=history))
+            pinned = await fold(request.agreeing(source.shared), own.pins, turn.previous)
+        request, reports = pinned.request, reports + pinned.reports
     # The spelling of calls and tools has no information: an equal history is not required.
     before, tools = None if turn.lane is None else turn.lane.request, turn.with_same_tools
     if tools is before:
-        ready = await fold(pinned.request, own.of_calls + own.of_tools, before)
+        ready = await fold(request, own.of_calls + own.of_tools, before)
     else:  # tools come and go: the server may still have the prompt with the same ones
-        calls = await fold(pinned.request, own.of_calls, before)
+        calls = await fold(request, own.of_calls, before)
         ready = await fold(calls.request, own.of_tools, tools)
         ready = ready._replace(reports=calls.reports + ready.reports)
     if ready.request is not plain.request:
         turn = turn._replace(prompt=prompt_of(ready.request))
-    reports = plain.reports + pinned.reports + ready.reports
-    return Prepared(ready.request, reports, turn, tuple(problems))
+    return Prepared(ready.request, reports + ready.reports, turn, tuple(problems))
 
 
 def _has_all_of(request: Request, source: Source) -> bool:

@@ -8,6 +8,8 @@ the server shows them (``cacheproxy.core.judge.proof``).
 
 from __future__ import annotations
 
+from functools import partial
+
 from msgspec.structs import replace
 
 from cacheproxy.core.conversation.divergence import Parting, describe_change, parting, taken_back
@@ -91,29 +93,28 @@ def judge(turn: Evidence) -> Verdict:
     change = None if same_model else Reason.MODEL_CHANGED
     if change is None and parted.left.was is not None:
         change = _REASONS[parted.left.part]
-    verdict = Verdict(Judgement.UNKNOWN, None, None, could, None, None, without, saved)
+    judged = partial(Verdict, expected=could, unedited=without, saved=saved)
     if turn.is_replaced and change is Reason.MESSAGES_CHANGED and not _lost_its_head(could, usage):
-        return replace(verdict, judgement=Judgement.COMPACTED)
+        return judged(Judgement.COMPACTED)
     had, memory = before.tokens, turn.profile.memory
     if had is None:
-        return verdict
+        return judged(Judgement.UNKNOWN)
     bearable = allowed(had, counted or had, memory, changed=change is not None)
     if usage.reused is None:
         if usage.prompt is None and not turn.is_whole:  # it was left: who knows what it cost
-            return verdict
-        verdict = replace(verdict, lost=TokenCount(max(0, had - could.tokens), "estimated"))
+            return judged(Judgement.UNKNOWN)
+        lost = TokenCount(max(0, had - could.tokens), "estimated")
         if turn.profile.reuses is False:
             lost = TokenCount(turn.had, "estimated")
-            found = replace(verdict, judgement=Judgement.BREAK, reason=Reason.NOT_CACHED, lost=lost)
-            return replace(found, basis=Basis.TOLD)
-        if verdict.lost is None or verdict.lost.tokens <= bearable:
-            return verdict
+            return judged(Judgement.BREAK, Reason.NOT_CACHED, lost=lost, basis=Basis.TOLD)
+        if lost.tokens <= bearable:
+            return judged(Judgement.UNKNOWN, lost=lost)
         where = _where(turn, parted) if change in _TEXTUAL else None
-        return replace(verdict, reason=change, where=where)
+        return judged(Judgement.UNKNOWN, change, where, lost=lost)
     lost = _lost(had, usage.reused, usage.prompt, parted)
     if lost.tokens <= bearable:
-        return Verdict(Judgement.OK, None, None, could, lost, None, without, saved)
-    return _broken(replace(verdict, lost=lost), turn, parted, change)
+        return judged(Judgement.OK, lost=lost)
+    return _broken(judged(Judgement.UNKNOWN, lost=lost), turn, parted, change)
 
 
 def wants_proof(turn: Evidence, verdict: Verdict) -> bool:

@@ -101,7 +101,7 @@ class Access:
         host = hosts[0].decode("latin-1").strip() if hosts else "localhost"
         if not AUTHORITY.fullmatch(host):  # RFC 9112, section 3.2
             return AccessRefusal(400, BAD_HOST)
-        is_ours = self._is_ours(host, address)
+        is_ours = _is_ours(host, address, self.hosts)
         if not is_ours and not is_check:
             return AccessRefusal(421, _not_ours(host))
         origins = values(b"origin")
@@ -136,7 +136,9 @@ class Access:
         if not door.address:
             return None
         host = _host_in(values)
-        is_here = _port_in(host, scheme) == str(door.port) and self._is_ours(host, door.address)
+        is_here = _port_in(host, scheme) == str(door.port) and _is_ours(
+            host, door.address, self.hosts
+        )
         if scheme not in _PORTS or not (is_here or host_name(host) in self.hosts):
             shown = host if _SHOWN.fullmatch(host) else "another server"
             return AccessRefusal(421, f"the request is for {shown}: {_no_proxy('HTTP_PROXY')}")
@@ -159,7 +161,7 @@ class Access:
 
     def is_named(self, values: Values, address: str) -> bool:
         """Whether the Host is a name of ours; any other may be a web page's (DNS rebinding)."""
-        return self._is_ours(_host_in(values), address)
+        return _is_ours(_host_in(values), address, self.hosts)
 
     def is_trusted(self, values: Values, peer: str) -> bool:
         """Whether a client may see prompts and change settings: with the token, or on this machine.
@@ -233,12 +235,6 @@ class Access:
                 return False
         return hmac.compare_digest(value.strip(), self.token.encode())
 
-    def _is_ours(self, host: str, address: str) -> bool:
-        name = host_name(host)
-        if not address or name == "localhost" or name in self.hosts:
-            return True
-        return _is_loopback(name) or name == address.removeprefix("::ffff:")
-
 
 def without_our_cookies(headers: Headers) -> Headers:
     """Return ``headers`` without the cookies of this cacheproxy or another one.
@@ -264,6 +260,15 @@ def is_own(path: bytes) -> bool:
 def _host_in(values: Values) -> str:
     hosts = values(b"host")
     return hosts[0].decode("latin-1").strip() if hosts else "localhost"
+
+
+@lru_cache(maxsize=64)
+def _is_ours(host: str, address: str, hosts: frozenset[str]) -> bool:
+    """Whether a Host header names this proxy, at ``address``, or one of ``hosts``."""
+    name = host_name(host)
+    if not address or name == "localhost" or name in hosts:
+        return True
+    return _is_loopback(name) or name == address.removeprefix("::ffff:")
 
 
 @lru_cache(maxsize=64)
