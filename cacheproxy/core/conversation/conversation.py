@@ -52,9 +52,10 @@ class Conversation:
         """
         if lane is not None:
             lane.count()
-        calls = sum(map(getsizeof, self.calls.values())) + _EACH_CALL * len(self.calls)
         was, name = self.cost, getsizeof(self.session.id)
-        self.cost = name + calls + self.thoughts.cost + sum(map(_COST, self.lanes))
+        self.cost = name + self.thoughts.cost + sum(map(_COST, self.lanes))
+        if self.calls:
+            self.cost += sum(map(getsizeof, self.calls.values())) + _EACH_CALL * len(self.calls)
         if len(self.histories.known) > 1:
             self.cost += self.histories.cost(map(_REQUEST, self.lanes))
         return self.cost - was

@@ -159,9 +159,10 @@ class Histories:
         """
         known, before = self.known, source.history
         is_named = kin.is_named
-        history.first = kin.answered(history.length) if is_named else history.length
         if before is not None and (source.goes_on or source.shared > 0):
             history.first = before.first
+        else:
+            history.first = kin.answered(history.length) if is_named else history.length
         if before is None or source.goes_on:
             for one in known:
                 if one.length == history.length and _is_sent_as(one, history, kin):

@@ -76,6 +76,8 @@ class Usage(msgspec.Struct, frozen=True):
 NOTHING = Usage()
 """The usage of a message that has no counts."""
 _TRUNCATED = Usage(truncated=True)
+_HOLDERS = frozenset({"message", "response"})
+"""Members of an event that may have the usage, too."""
 
 
 def usage_of(message: Any) -> Usage:
@@ -83,7 +85,7 @@ def usage_of(message: Any) -> Usage:
     if not isinstance(message, dict):
         return NOTHING
     said: list[Usage] = []
-    for holder in (message, message.get("message"), message.get("response")):
+    for holder in (message, *map(message.get, sorted(_HOLDERS & message.keys()))):
         if isinstance(holder, dict):
             usage = holder.get("usage")
             if isinstance(usage, dict):

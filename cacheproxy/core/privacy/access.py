@@ -136,9 +136,8 @@ class Access:
         if not door.address:
             return None
         host = _host_in(values)
-        is_here = _port_in(host, scheme) == str(door.port) and _is_ours(
-            host, door.address, self.hosts
-        )
+        is_here = _port_in(host, scheme) == str(door.port)
+        is_here = is_here and _is_ours(host, door.address, self.hosts)
         if scheme not in _PORTS or not (is_here or host_name(host) in self.hosts):
             shown = host if _SHOWN.fullmatch(host) else "another server"
             return AccessRefusal(421, f"the request is for {shown}: {_no_proxy('HTTP_PROXY')}")
