@@ -21,7 +21,7 @@ from cacheproxy.core.diff.text import common_chars, common_lines, share_of_words
 from cacheproxy.core.document.compare import common_prefix, means_same
 from cacheproxy.core.document.search import SlowPatternError
 from cacheproxy.core.prompt.prompt import Prompt
-from cacheproxy.core.prompt.request import Request, messages_of
+from cacheproxy.core.prompt.request import Once, Request, messages_of
 from cacheproxy.core.prompt.segments import Piece, is_same_call, unlike
 from cacheproxy.core.rules.rule import Rule
 
@@ -256,7 +256,6 @@ class Kinship:
         self._request = request
         self._pins = pins
         self._known: dict[tuple[str, str], str] = {}
-        self._begun: list[int] | None = None
 
     def system(self) -> int:
         """Return a hash of the whole system text without pinned fields."""
@@ -279,11 +278,13 @@ class Kinship:
 
     def answers(self, start: int = 0, end: int | None = None) -> int:
         """Return the number of the model's answers that begin in messages ``start`` to ``end``."""
-        if self._begun is None:
-            self._begun = self.answers_from(0)
-        first = bisect_left(self._begun, start)
-        last = len(self._begun) if end is None else bisect_left(self._begun, end)
-        return max(0, last - first)
+        begun = self._begun
+        last = len(begun) if end is None else bisect_left(begun, end)
+        return max(0, last - bisect_left(begun, start))
+
+    @Once
+    def _begun(self) -> list[int]:
+        return self.answers_from(0)
 
     def answers_from(self, start: int) -> list[int]:
         """Return the indexes of messages from ``start`` on that begin an answer.

@@ -10,10 +10,11 @@ several histories fit, nothing is put back, unless all of them would put back th
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter, is_not, itemgetter
 from typing import NamedTuple
+
+import msgspec
 
 from cacheproxy.core.conversation.divergence import Kinship, has_same_start
 from cacheproxy.core.conversation.hearing import Heard
@@ -26,8 +27,7 @@ _MOST, _MOST_ALIKE = 32, 256
 """Histories of one session, and of all that begin alike, at most."""
 
 
-@dataclass(eq=False, slots=True)
-class History:
+class History(msgspec.Struct, eq=False):
     """One request as it was sent, with its answers: a later request may go on with it."""
 
     session: Session  #: conversation of the request

@@ -20,7 +20,7 @@ from cacheproxy.core.dialects.content import Part
 from cacheproxy.core.diff.text import share_of_words
 from cacheproxy.core.prompt.prompt import Prompt
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.prompt.segments import PieceRun, unlike
+from cacheproxy.core.prompt.segments import unlike
 
 _COST, _TEXT, _IS_ANSWER = map(attrgetter, ("cost", "text", "is_answer"))
 _EACH, _EACH_HEADER = 2500, 150
@@ -101,8 +101,6 @@ class Lane:
     broken: Pair | None = None  #: last turn that broke, to prove a rule on
     home: Home | None = None  #: home of the prefix, None if there has been one upstream
     cost: int = 0  #: bytes of the lane, roughly
-    _own: dict[tuple[int, int], tuple[PieceRun, PieceRun, int]] = field(default_factory=dict)
-    """Bytes of messages that one prompt has and another has not: a cache, for use at each turn."""
 
     def go_on(self, request: Request, prompt: Prompt, plain: Prompt) -> int:
         """Make ``request``, which went upstream, the last one of the lane.
@@ -170,7 +168,6 @@ class Lane:
         for request in requests:  # without parsed values; a head may be as long as a body
             cost += len(request.body) + len(request.target) + _EACH_HEADER * len(request.headers)
             cost += sum(map(len, chain.from_iterable(request.headers)))
-        known, self._own = self._own, {}
         for one, other in pairs:
             if one is other:
                 continue
@@ -179,14 +176,9 @@ class Lane:
             for name, text in texts.items():
                 cost += 0 if text is other.texts.get(name) else text.cost
             if run is not other.run:
-                pair = id(run), id(other.run)
-                found = known.get(pair)
-                if found is None or found[0] is not run or found[1] is not other.run:
-                    ours, theirs = run.pieces, other.run.pieces
-                    own = compress(ours, map(is_not, ours, theirs))
-                    found = run, other.run, sum(map(_COST, chain(own, ours[len(theirs) :])))
-                self._own[pair] = found
-                cost += found[2]
+                ours, theirs = run.pieces, other.run.pieces
+                own = compress(ours, map(is_not, ours, theirs))
+                cost += sum(map(_COST, chain(own, ours[len(theirs) :])))
         self.cost = cost
 
 

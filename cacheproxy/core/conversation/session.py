@@ -122,10 +122,9 @@ def session_of(
 def parent_of(request: Request, session: Session) -> Session | None:
     """Return the session that the ``session`` of ``request`` works for, if its client names one."""
     named = request.by_name.get(b"x-parent-session-id")
-    owner, colon, _ = session.id.partition(":")
-    if not named and not colon:
+    if not named and ":" not in session.id:
         return None
-    return session._replace(id=named.decode("latin-1") if named else owner)
+    return session._replace(id=named.decode("latin-1") if named else session.id.partition(":")[0])
 
 
 def _from_headers(request: Request) -> str | None:

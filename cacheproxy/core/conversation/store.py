@@ -155,7 +155,8 @@ class Store:
             if restores:
                 length = len(kin.pieces)
                 history = History(session, lane.number, bare, prompt, kin.prompt, length)
-                history.answers = set() if self._hears and not kin.is_named else None
+                if self._hears and not kin.is_named:
+                    history.answers = set()
                 history = known.histories.begin(source, history, kin)
             elif known.histories.known and kin.is_named:
                 known.histories.forget(lane.number)  # no value can be put back any more

@@ -41,11 +41,6 @@ class Turn(NamedTuple):
         return None if history is None else history.request
 
     @property
-    def shared(self) -> int:
-        """Number of leading messages that may get values back."""
-        return self.source.shared
-
-    @property
     def with_same_tools(self) -> Request | None:
         """Last request of the lane with the same tools; its last one of all if there is none."""
         if self.lane is None or self.prompt is None:

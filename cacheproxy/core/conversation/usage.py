@@ -9,8 +9,8 @@ count is unknown here, even if the server leaves zeros out (as SGLang does).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial, reduce
+from collections.abc import Callable, Iterable
+from functools import reduce
 from typing import Any
 
 import msgspec
@@ -19,9 +19,9 @@ from msgspec.structs import force_setattr
 from cacheproxy.core.dialects.dialect import UsageSpelling
 from cacheproxy.core.dialects.dialects import USAGES
 
+_Json = dict[str, Any]
 _TOO_MUCH = 1 << 53
 """Numbers from here on are nonsense, and too large to be summed."""
-_Names = tuple[str, ...]
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -103,34 +103,6 @@ def usage_of(message: Any) -> Usage:
     return said[0] if len(said) == 1 else reduce(Usage.merged, said, NOTHING)
 
 
-def _read(
-    spelling: UsageSpelling, holders: _Names, counts: Sequence[_Names], usage: dict[str, Any]
-) -> Usage:
-    for name in holders:
-        inner = usage.get(name)
-        if isinstance(inner, dict):
-            usage = {**usage, **{f"{name}.{one}": value for one, value in inner.items()}}
-    found: list[int | None] = []
-    is_odd = False
-    for names in counts:
-        for value in map(usage.get, names):
-            if type(value) is int and 0 <= value < _TOO_MUCH:
-                break
-            is_odd = is_odd or (value is not None and len(found) < 3)
-        else:
-            value = None
-        found.append(value)
-    prompt, reused, written, output = found
-    if spelling.is_rest:
-        if prompt is None or is_odd:  # the sum of parts would lack one
-            return Usage(output=output)
-        prompt += (reused or 0) + (written or 0)
-    if not spelling.seconds:
-        return Usage(prompt, reused, output, None, None, written)
-    seconds = [_seconds(usage.get(name), 1e9) for name in spelling.seconds]
-    return Usage(prompt, reused, output, seconds[0], seconds[1], written)
-
-
 def _timings(timings: Any) -> Usage:
     if not isinstance(timings, dict):
         return NOTHING
@@ -154,14 +126,38 @@ def _seconds(value: Any, per_second: float) -> float | None:
     return value / per_second if is_number and 0 <= value < _TOO_MUCH else None
 
 
-def _reading(
-    spelling: UsageSpelling,
-) -> tuple[Callable[[dict[str, Any]], bool], Callable[[dict[str, Any]], Usage]]:
+def _reading(spelling: UsageSpelling) -> tuple[Callable[[_Json], bool], Callable[[_Json], Usage]]:
     """Return a function that tells whether a usage is in another spelling, and its reader."""
     counts = spelling.prompt, spelling.reused, spelling.written, spelling.output
     dotted = [name for names in counts for name in names if "." in name]
     holders = tuple(dict.fromkeys(name.partition(".")[0] for name in dotted))
-    return frozenset(spelling.signs).isdisjoint, partial(_read, spelling, holders, counts)
+
+    def read(usage: _Json) -> Usage:
+        for name in holders:
+            inner = usage.get(name)
+            if isinstance(inner, dict):
+                usage = {**usage, **{f"{name}.{one}": value for one, value in inner.items()}}
+        found: list[int | None] = []
+        is_odd = False
+        for names in counts:
+            for value in map(usage.get, names):
+                if type(value) is int and 0 <= value < _TOO_MUCH:
+                    break
+                is_odd = is_odd or (value is not None and len(found) < 3)
+            else:
+                value = None
+            found.append(value)
+        prompt, reused, written, output = found
+        if spelling.is_rest:
+            if prompt is None or is_odd:  # the sum of parts would lack one
+                return Usage(output=output)
+            prompt += (reused or 0) + (written or 0)
+        if not spelling.seconds:
+            return Usage(prompt, reused, output, None, None, written)
+        seconds = [_seconds(usage.get(name), 1e9) for name in spelling.seconds]
+        return Usage(prompt, reused, output, seconds[0], seconds[1], written)
+
+    return frozenset(spelling.signs).isdisjoint, read
 
 
 _INSIDE = [_reading(each) for each in USAGES if not each.hint]

@@ -47,6 +47,7 @@ _PROVEN = (Basis.TOLD, Basis.RENDERED)
 CHARS_PER_TOKEN = 4.0
 """Density if no server has counted yet; such figures are ``estimated``."""
 _EXCERPT = 120
+_FEW = near(0)
 
 
 def judge(turn: Evidence) -> Verdict:
@@ -163,7 +164,7 @@ def _lost_its_head(could: TokenCount, usage: Usage) -> bool:
     """Whether the server reused far less than the tools and the system text, which are equal."""
     if usage.reused is None:
         return False
-    return could.tokens - usage.reused > max(near(0), 0.5 * could.tokens)
+    return could.tokens - usage.reused > max(_FEW, 0.5 * could.tokens)
 
 
 def _lost(had: int, reused: int, prompt: int | None, parted: Parted) -> TokenCount:
@@ -177,11 +178,10 @@ def _lost(had: int, reused: int, prompt: int | None, parted: Parted) -> TokenCou
         lost = min(lost, max(0, prompt - reused))
     if left.was is None or not lost or not was.chars:
         return TokenCount(lost, "measured")
-    few = near(0)
-    if round((was.chars - left.shared) * had / was.chars) <= few:  # no more was taken back
+    if round((was.chars - left.shared) * had / was.chars) <= _FEW:  # no more was taken back
         return TokenCount(lost, "measured")
     gone = round(taken_back(was, left, parted.now) * had / was.chars)
-    if gone <= few:
+    if gone <= _FEW:
         return TokenCount(lost, "measured")
     return TokenCount(max(0, min(lost, had - reused - gone)), "estimated")
 
