@@ -80,11 +80,6 @@ class ClientPlan(NamedTuple):
     words: Words  #: literals of all these rules
     marked_by: dict[Client, bool]  #: owners of rules or hooks, and whether the request is theirs
 
-    def restores(self, request: Request) -> bool:
-        """Whether a pin may put a value back into ``request``, or into the one after it."""
-        literals = self.fields.literals
-        return literals is None or not request.literals.present.isdisjoint(literals)
-
 
 class Plan:
     """The ``rules`` and ``hooks`` for all requests, from which a ClientPlan is chosen for each.

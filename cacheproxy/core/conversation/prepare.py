@@ -42,7 +42,8 @@ async def prepare(request: Request, plan: Plan, store: Store) -> Prepared:
         return Prepared(plain.request, plain.reports)
     session, problems = await plan.session(plain.request, own)
     request, reports = plain.request, plain.reports
-    restores = own.restores(request)
+    literals = own.fields.literals
+    restores = literals is None or not request.literals.present.isdisjoint(literals)
     turn = store.find(session, request, own.fields, restores=restores)
     if restores:
         source = turn.source
@@ -57,7 +58,10 @@ async def prepare(request: Request, plan: Plan, store: Store) -> Prepared:
             pinned = await fold(request.agreeing(source.shared), own.pins, turn.previous)
         request, reports = pinned.request, reports + pinned.reports
     # The spelling of calls and tools has no information: an equal history is not required.
-    before, tools = None if turn.lane is None else turn.lane.request, turn.with_same_tools
+    before = tools = None
+    if turn.lane is not None and turn.prompt is not None:
+        before = turn.lane.request
+        tools = turn.lane.others.get(turn.prompt.tools, before)
     if tools is before:
         ready = await fold(request, own.of_calls + own.of_tools, before)
     else:  # tools come and go: the server may still have the prompt with the same ones

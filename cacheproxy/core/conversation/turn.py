@@ -40,13 +40,6 @@ class Turn(NamedTuple):
         history = self.source.history
         return None if history is None else history.request
 
-    @property
-    def with_same_tools(self) -> Request | None:
-        """Last request of the lane with the same tools; its last one of all if there is none."""
-        if self.lane is None or self.prompt is None:
-            return None
-        return self.lane.others.get(self.prompt.tools, self.lane.request)
-
 
 def unnamed(kin: Kinship, known: Mapping[Session, Sequence[Lane]]) -> Turn:
     """Return the turn of a request in the most similar of the conversations that begin alike.
