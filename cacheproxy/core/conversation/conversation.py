@@ -62,9 +62,8 @@ class Conversation:
 
     def lane(self, number: int) -> Lane | None:
         """Return the lane with that number, None if it was forgotten."""
-        lanes = self.lanes
-        at = number - lanes[0].number if lanes else -1
-        return lanes[at] if 0 <= at < len(lanes) else None
+        at = number - self.lanes[0].number if self.lanes else -1
+        return self.lanes[at] if 0 <= at < len(self.lanes) else None
 
     def place(self, lane: Lane, *, replaced: bool = False) -> Place:
         """Return the place of the last turn of ``lane``."""

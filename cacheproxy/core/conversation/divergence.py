@@ -322,11 +322,11 @@ class Kinship:
         if len(ours) != len(theirs):
             return False
         for our, their in zip(ours, theirs, strict=True):
+            if our == their:
+                continue
             if our.role != their.role:
                 return False
             path, text = our.path, our.text
-            if text == their.text:
-                continue
             if our.source == "model" and text.startswith("{") and is_same_call(our, their):
                 continue
             if self._lasting(path, text) != self._lasting(path, their.text):

@@ -143,12 +143,9 @@ class Lane:
         if turn is before or last is None or turn is None:
             return branches
         kept = branches and [one for one in branches if one is not before]
-        if (
-            len(kept) < len(branches)
-            or last.sent.model != turn.sent.model
-            or last.sent.tools != turn.sent.tools
-            or (last is before and _is_branch(turn.sent, last.sent))
-        ):
+        is_other = last.sent.model != turn.sent.model or last.sent.tools != turn.sent.tools
+        was_branch = len(kept) < len(branches)
+        if was_branch or is_other or (last is before and _is_branch(turn.sent, last.sent)):
             return (*kept, last)[-_MOST_BRANCHES:]
         return branches
 

@@ -129,8 +129,7 @@ def _seconds(value: Any, per_second: float) -> float | None:
 def _reading(spelling: UsageSpelling) -> tuple[Callable[[_Json], bool], Callable[[_Json], Usage]]:
     """Return a function that tells whether a usage is in another spelling, and its reader."""
     counts = spelling.prompt, spelling.reused, spelling.written, spelling.output
-    dotted = [name for names in counts for name in names if "." in name]
-    holders = tuple(dict.fromkeys(name.partition(".")[0] for name in dotted))
+    holders = {name.partition(".")[0] for names in counts for name in names if "." in name}
 
     def read(usage: _Json) -> Usage:
         for name in holders:

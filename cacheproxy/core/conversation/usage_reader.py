@@ -65,8 +65,7 @@ class UsageReader:
     def __init__(
         self, content_type: str, *, codings: Sequence[bytes] = (), ending: Ending | None = None
     ) -> None:
-        kind = content_type.lower()
-        self.is_page = "html" in kind
+        self.is_page = "html" in content_type.lower()
         self.failure: Mapping[str, Any] | None = None
         self._has_ended = False
         self._kind = content_type
@@ -78,7 +77,7 @@ class UsageReader:
         self._unread: deque[Event] = deque(maxlen=_MOST_WAITING)
         self._waiting = bytearray()
         self._tail = b""
-        is_read = self._messages.is_stream or "json" in kind
+        is_read = "json" in content_type.lower() or self._messages.is_stream
         self._off = not is_read or (bool(codings) and not are_known(codings))
         self._unpacker = Unpacker(codings, _MOST_UNPACKED) if codings and not self._off else None
 

@@ -77,24 +77,17 @@ def judge(turn: Evidence) -> Verdict:
     reused = could.tokens if usage.reused is None else usage.reused
     gained = max(0, reused - without.tokens) if could.tokens > without.tokens else 0
     saved = TokenCount(gained, "estimated")
+    judged = partial(Verdict, expected=could, unedited=without, saved=saved)
     if may_be_cut:
         cut = cut_of(turn, parted)
     if cut is not None:
         lost = None
         if before.tokens is not None and usage.reused is not None:
             lost = _lost(before.tokens, usage.reused, usage.prompt, parted)
-        return replace(
-            cut,
-            expected=could,
-            lost=lost,
-            seconds_lost=_seconds(lost, usage),
-            unedited=without,
-            saved=saved,
-        )
+        return replace(cut, **judged.keywords, lost=lost, seconds_lost=_seconds(lost, usage))
     change = None if same_model else Reason.MODEL_CHANGED
     if change is None and parted.left.was is not None:
         change = _REASONS[parted.left.part]
-    judged = partial(Verdict, expected=could, unedited=without, saved=saved)
     if turn.is_replaced and change is Reason.MESSAGES_CHANGED and not _lost_its_head(could, usage):
         return judged(Judgement.COMPACTED)
     had, memory = before.tokens, turn.profile.memory
