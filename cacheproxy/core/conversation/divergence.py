@@ -77,16 +77,17 @@ def parting(before: Prompt, after: Prompt) -> Parting:
             break
     else:
         same = min(len(ours), len(theirs))
-    rest = ours[same:]
-    left = chain.from_iterable(map(_SEGMENTS, rest))
     right = chain.from_iterable(map(_SEGMENTS, theirs[same:]))
-    was, now = next(left, None), next(right, None)
-    if was is None:
+    now = next(right, None)
+    if same == len(ours):
         return Parting(before.chars, None, now, 0, 0, Part.MESSAGES if now is None else now.part)
-    if 2 * same < len(ours):
+    rest = ours[same:]
+    if same < len(rest):
         shared = sum(map(_CHARS, ours[:same]))
     else:
         shared = before.chars - sum(map(_CHARS, rest))
+    left = chain.from_iterable(map(_SEGMENTS, rest))
+    was = next(left, None)
     one_before = other_before = None
     at_was = at_now = 0
     while was is not None and now is not None:

@@ -119,10 +119,6 @@ class Histories:
         """Forget the histories of a session's ``lane``."""
         self.known = [one for one in self.known if one.lane != lane]
 
-    def clear(self) -> None:
-        """Forget all histories."""
-        self.known = []
-
     def source(self, kin: Kinship) -> Source:
         """Return the source of values for the request of ``kin``."""
         known, is_named = self.known, kin.is_named

@@ -143,8 +143,8 @@ class Lane:
         if turn is before or last is None or turn is None:
             return branches
         kept = branches and [one for one in branches if one is not before]
-        is_other = last.sent.model != turn.sent.model or last.sent.tools != turn.sent.tools
         was_branch = len(kept) < len(branches)
+        is_other = last.sent.model != turn.sent.model or last.sent.tools != turn.sent.tools
         if was_branch or is_other or (last is before and _is_branch(turn.sent, last.sent)):
             return (*kept, last)[-_MOST_BRANCHES:]
         return branches

@@ -315,7 +315,7 @@ class Store:
         """Forget the least recently used conversations, if there are too many bytes."""
         while self.bytes_stored > self.most_bytes and len(self._known) > 1:
             session, gone = self._known.popitem(last=False)
-            gone.histories.clear()  # also for all others that begin alike
+            gone.histories.known = []  # also for all others that begin alike
             self.bytes_stored -= gone.cost
             calls = self._calls.get(session.owner, {})
             for call in gone.calls:

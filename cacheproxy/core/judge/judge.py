@@ -69,14 +69,14 @@ def judge(turn: Evidence) -> Verdict:
     same_model = before.sent.model == turn.sent.model
     if not same_model:
         could = _NOTHING
-    without = could
+    without, saved = could, _NOTHING
     if same_model and (turn.unedited is not turn.sent or before.unedited is not before.sent):
         unaided = turn.parted(before, parted.now.order, unaided=True)
         without = _could(before, unaided, counted)
-    # The server never reuses less without the edits than what stayed equal unedited.
-    reused = could.tokens if usage.reused is None else usage.reused
-    gained = max(0, reused - without.tokens) if could.tokens > without.tokens else 0
-    saved = TokenCount(gained, "estimated")
+        # The server never reuses less without the edits than what stayed equal unedited.
+        reused = could.tokens if usage.reused is None else usage.reused
+        gained = max(0, reused - without.tokens) if could.tokens > without.tokens else 0
+        saved = TokenCount(gained, "estimated")
     judged = partial(Verdict, expected=could, unedited=without, saved=saved)
     if may_be_cut:
         cut = cut_of(turn, parted)
