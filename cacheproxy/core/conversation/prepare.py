@@ -42,7 +42,7 @@ async def prepare(request: Request, plan: Plan, store: Store) -> Prepared:
         return Prepared(plain.request, plain.reports)
     session, problems = await plan.session(plain.request, own)
     request, reports = plain.request, plain.reports
-    literals = own.fields.literals
+    literals = own.fields.literals  # without one of them, no value can be put back, now or later
     restores = literals is None or not request.literals.present.isdisjoint(literals)
     turn = store.find(session, request, own.fields, restores=restores)
     if restores:
