@@ -14,6 +14,7 @@ from itertools import chain, dropwhile, islice
 from operator import attrgetter
 from typing import NamedTuple
 
+from cacheproxy.core.conversation.plan import NO_PINS, Pins
 from cacheproxy.core.dialects.answer import said_in
 from cacheproxy.core.dialects.content import Part, Segment, is_mark
 from cacheproxy.core.diff.kind import ChangeKind, token_at
@@ -23,7 +24,6 @@ from cacheproxy.core.document.search import SlowPatternError
 from cacheproxy.core.prompt.prompt import Prompt
 from cacheproxy.core.prompt.request import Once, Request, messages_of
 from cacheproxy.core.prompt.segments import Piece, is_same_call, unlike
-from cacheproxy.core.rules.rule import Rule
 
 _SEGMENTS, _CHARS, _TEXT, _PART = map(attrgetter, ("segments", "chars", "text", "part"))
 _IS_ANSWER = attrgetter("is_answer")
@@ -77,8 +77,7 @@ def parting(before: Prompt, after: Prompt) -> Parting:
             break
     else:
         same = min(len(ours), len(theirs))
-    right = chain.from_iterable(map(_SEGMENTS, theirs[same:]))
-    now = next(right, None)
+    now = next(right := chain.from_iterable(map(_SEGMENTS, theirs[same:])), None)
     if same == len(ours):
         return Parting(before.chars, None, now, 0, 0, Part.MESSAGES if now is None else now.part)
     rest = ours[same:]
@@ -86,8 +85,7 @@ def parting(before: Prompt, after: Prompt) -> Parting:
         shared = sum(map(_CHARS, ours[:same]))
     else:
         shared = before.chars - sum(map(_CHARS, rest))
-    left = chain.from_iterable(map(_SEGMENTS, rest))
-    was = next(left, None)
+    was = next(left := chain.from_iterable(map(_SEGMENTS, rest)), None)
     one_before = other_before = None
     at_was = at_now = 0
     while was is not None and now is not None:
@@ -228,17 +226,6 @@ def _holds(piece: Piece, segment: Segment) -> bool:
 def _share(one: Piece, other: Piece) -> float:
     ours, theirs = (" ".join(part.text for part in piece.segments) for piece in (one, other))
     return share_of_words(ours, theirs)
-
-
-class Pins(NamedTuple):
-    """The rules of one client that pin values."""
-
-    rules: tuple[Rule, ...] = ()  #: those that are declarative
-    literals: frozenset[str] | None = frozenset()
-    """Texts of which a body must have one for any rule to pin a value; None: any body will do."""
-
-
-NO_PINS = Pins()
 
 
 class Kinship:

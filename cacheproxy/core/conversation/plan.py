@@ -8,7 +8,6 @@ from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
-from cacheproxy.core.conversation.divergence import Pins
 from cacheproxy.core.conversation.owner import EVERYTHING, Owners
 from cacheproxy.core.conversation.session import Session, session_of
 from cacheproxy.core.document.words import Words
@@ -65,6 +64,17 @@ class SessionHook:
         if self.client is not None and not self.client.is_every and "/" not in said:
             said = f"{self.client.name}/{said}"
         return said, None
+
+
+class Pins(NamedTuple):
+    """The rules of one client that pin values."""
+
+    rules: tuple[Rule, ...] = ()  #: those that are declarative
+    literals: frozenset[str] | None = frozenset()
+    """Texts of which a body must have one for any rule to pin a value; None: any body will do."""
+
+
+NO_PINS = Pins()
 
 
 class ClientPlan(NamedTuple):

@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from threading import Lock
 
 from cacheproxy.core.conversation.conversation import Conversation, Spellings
-from cacheproxy.core.conversation.divergence import NO_PINS, Kinship, Pins
+from cacheproxy.core.conversation.divergence import Kinship
 from cacheproxy.core.conversation.hearing import NOTHING_HEARD, Heard, Hearing
 from cacheproxy.core.conversation.history import NOTHING, Histories, History, Source
 from cacheproxy.core.conversation.lanes import Before, Home, Lane, Pair, Place, find_lane
+from cacheproxy.core.conversation.plan import NO_PINS, Pins
 from cacheproxy.core.conversation.session import Session, parent_of
 from cacheproxy.core.conversation.thoughts import place_of
 from cacheproxy.core.conversation.turn import Turn, unnamed
