@@ -136,8 +136,8 @@ class Wired(People):
         fields.append(("X-Request-Id", str(exchange.number)))
         if talk.identity and talk.kind.named:
             fields.append((talk.kind.named, talk.identity))
-            if talk.sub and talk.family % 2 and talk.kind.name == "claude":
-                fields.append(("X-Claude-Code-Agent-Id", f"agent-{talk.family}"))
+            if talk.agent:
+                fields.append(("X-Claude-Code-Agent-Id", talk.agent))
         fields += talk.person.headers(self.random)
         lines = [f"{name}: {value}".encode() for name, value in fields]
         target, body = talk.kind.path + talk.person.query(), json.dumps(exchange.asked).encode()

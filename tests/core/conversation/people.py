@@ -79,6 +79,17 @@ class Dialogue(Talk):
     given: set[str] = field(default_factory=set)
     pinned: tuple[str, str] | None = None
 
+    @property
+    def agent(self) -> str | None:
+        """The subagent's id that its client names, None for none."""
+        names = self.sub and self.identity and self.family % 2 and self.kind.name == "claude"
+        return f"agent-{self.family}" if names else None
+
+    @property
+    def session(self) -> tuple[str | None, str | None]:
+        """What its client names it by."""
+        return self.identity, self.agent
+
 
 @dataclass(eq=False)
 class Exchange:
@@ -401,7 +412,7 @@ class People(World):
             self.blame(exchange, f"no answer ({talk.kind.name})", exchange.number)
         place = _key(exchange.keys[-1], said.item())
         if (exchange.came is not None and exchange.ends != RESET) or answer is not None:
-            self.known[self.lives[exchange.proxy], talk.identity, place].add(said.thought)
+            self.known[self.lives[exchange.proxy], talk.session, place].add(said.thought)
             if said.thought:
                 self.theirs[place].add(said.thought)
         if len(exchange.keys) == 2:  # of what was cut off, nobody knows whether a twin had it
@@ -527,7 +538,7 @@ class People(World):
             own, key = talk.items[at]["thought"], exchange.keys[at + 1]
             if thoughts == [own]:
                 continue
-            known = self.known[self.lives[exchange.proxy], talk.identity, key]
+            known = self.known[self.lives[exchange.proxy], talk.session, key]
             if len(thoughts) > 1 or thoughts[0] not in self.theirs[key]:
                 self.blame(exchange, self.whose("reasoning", exchange, thoughts), thoughts)
             elif len(known) > 1 and not self.forgets:
