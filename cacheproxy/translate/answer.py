@@ -63,7 +63,7 @@ class AnswerContext:
     def message(
         self, answer: Json, content: list[Json], ended: tuple[str | None, str | None], usage: Json
     ) -> Json:
-        """Return the message for ``answer``, with the server's id and model if it names them.
+        """Return the message; id and model are those that ``answer`` names, else of the request.
 
         ``ended``: result of ``stop_reason``, (None, None) at the start of a stream.
         """
@@ -81,9 +81,9 @@ class AnswerContext:
         }
 
     def call_id(self, given: Any, number: int) -> str:
-        """Return the id of an answer's tool call ``number``: the server's own, if it gives any.
+        """Return the id of an answer's tool call ``number``: ``given``, the server's own, if any.
 
-        Otherwise an id derived from the request: the same for a retry, another for the next turn.
+        Otherwise ``toolu_HASH_NUMBER`` by the body sent: equal for a retry, not for a later turn.
         """
         if isinstance(given, str) and given:
             return given
@@ -91,6 +91,7 @@ class AnswerContext:
 
     @cached_property
     def _digest(self) -> str:
+        """The first 24 hex digits of the SHA-256 of ``body``."""
         return hashlib.sha256(self.body).hexdigest()[:24]
 
 
@@ -99,9 +100,9 @@ def stop_reason(
 ) -> tuple[str, str | None]:
     """Return (stop_reason, stop_sequence) for a choice that has ended.
 
-    ``called``: the answer has tool calls; ``refused``: it has a refusal. A stop sequence is named
-    only if the server names one of the client's own; otherwise "stop" is the end of the turn.
-    Raises TranslationError for a finish reason by which the server gave up (``_CUT``).
+    ``called``: the answer has tool calls; ``refused``: it has a refusal. The first that applies:
+    refusal, max_tokens, tool_use, stop_sequence (None as its text if the server names none of the
+    client's own), end_turn. Raises TranslationError for a finish reason of ``_CUT``.
     """
     finish = choice.get("finish_reason")
     if isinstance(finish, str) and finish in _CUT:
@@ -122,7 +123,7 @@ def stop_reason(
 def usage_for(usage: Usage) -> dict[str, int]:
     """Return Anthropic's usage: ``input_tokens`` excludes reused and written tokens (law 6).
 
-    A figure that the server did not report is 0 if the API requires it, and missing otherwise.
+    ``output_tokens`` is 0 if the server did not report it; other unreported figures are missing.
     """
     said = {"output_tokens": usage.output or 0}
     if usage.prompt is None:
@@ -171,7 +172,7 @@ def message(value: Json, context: AnswerContext, spellings: Spellings) -> bytes:
 
 
 def _calls(said: Json) -> list[Json]:
-    """Return the tool calls of a chat message; older servers' ``function_call`` has no id."""
+    """Return the tool calls of a chat message; an older server's ``function_call`` has no id."""
     calls = said.get("tool_calls")
     found = [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
     if not found and isinstance(said.get("function_call"), dict):
@@ -180,6 +181,7 @@ def _calls(said: Json) -> list[Json]:
 
 
 def _tool_use(call: Json, number: int, context: AnswerContext, spellings: Spellings) -> Json:
+    """Return ``call`` as a block; adds its arguments' text, if an object, to ``spellings``."""
     name, text = function_in(call.get("function"))
     if not name:
         raise TranslationError(NAMELESS)
@@ -194,7 +196,7 @@ def _tool_use(call: Json, number: int, context: AnswerContext, spellings: Spelli
 
 
 def error_answer(status: int, body: bytes) -> WholeAnswer:
-    """Return the client's error response: the server's status, or 400 if the context overflowed."""
+    """Return the client's error: status 400 for an overflow, else the server's, if it is one."""
     value = parsed(body)
     status = _status(value, status)
     status, error = _error(value, status, said(status, body))

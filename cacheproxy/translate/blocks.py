@@ -51,7 +51,7 @@ class _Block:
     ended: bool = False  #: its stop event has been sent
 
     def is_whole(self) -> bool:
-        """Whether the next block may begin."""
+        """Whether the next block may begin: after a call, if its arguments are a whole object."""
         if self.kind is not BlockKind.CALL:
             return True
         # The arguments are joined and parsed only if the last piece may end them.
@@ -60,7 +60,7 @@ class _Block:
 
 
 class Blocks:
-    """The maker of content block events; its methods return those that can be sent now."""
+    """The content blocks of one message: methods take pieces and return the events that are due."""
 
     def __init__(self, context: AnswerContext, spellings: Spellings) -> None:
         self._context = context
@@ -122,6 +122,7 @@ class Blocks:
         return b"".join(events)
 
     def _flow(self) -> bytes:
+        """Return the events that are due, and end each block that is whole and has a successor."""
         events = b""
         while self._queue:
             block = self._queue[0]
@@ -149,6 +150,7 @@ class Blocks:
         return events
 
     def _end(self, block: _Block) -> bytes:
+        """Remove ``block`` from the queue; store its call's spelling; return its last events."""
         block.ended = True
         self._queue.popleft()
         index = self._index

@@ -48,9 +48,9 @@ def chat_messages(body: Document, spellings: Spellings) -> list[Json]:
         role, content = message.get("role"), message.get("content")
         inside = (*path, "content")
         if role == "user":
-            said += _user(content, inside)
+            said += _user_messages(content, inside)
         elif role == "assistant":
-            said += _assistant(body, content, inside, spellings)
+            said += _answer_messages(body, content, inside, spellings)
         elif role == "system":
             if content != []:
                 said.append({"role": "system", "content": _system_text(content, inside)})
@@ -64,7 +64,8 @@ def _system_text(content: Any, path: Path) -> str:
     return SEAM.join(part["text"] if part["type"] == "text" else worded(part) for part in parts)
 
 
-def _user(content: Any, path: Path) -> list[Json]:
+def _user_messages(content: Any, path: Path) -> list[Json]:
+    """Return a user's tool results as tool messages, then the rest, if any, as one message."""
     if isinstance(content, str):
         return [{"role": "user", "content": content}]
     results: list[Json] = []
@@ -73,14 +74,14 @@ def _user(content: Any, path: Path) -> list[Json]:
     for index, block in enumerate(needed(list, content, path)):
         place = (*path, index)
         if needed(dict, block, place).get("type") == "tool_result":
-            results.append(_result(block, place, shown))
+            results.append(_tool_message(block, place, shown))
         else:
             rest += part_of(block, place)
     parts = shown + rest
     return [*results, {"role": "user", "content": content_of(parts)}] if parts else results
 
 
-def _result(block: Json, path: Path, shown: list[Json]) -> Json:
+def _tool_message(block: Json, path: Path, shown: list[Json]) -> Json:
     """Return the tool message for a result; its images and documents are added to ``shown``."""
     call = text_in(block, "tool_use_id", path)
     content = block.get("content")
@@ -95,7 +96,8 @@ def _result(block: Json, path: Path, shown: list[Json]) -> Json:
     return {"role": "tool", "tool_call_id": call, "content": failed + SEAM.join(texts)}
 
 
-def _assistant(body: Document, content: Any, path: Path, spellings: Spellings) -> list[Json]:
+def _answer_messages(body: Document, content: Any, path: Path, spellings: Spellings) -> list[Json]:
+    """Return the one message of an answer, or [] if it has no text, thinking or call."""
     if isinstance(content, str):
         return [{"role": "assistant", "content": content}]
     texts: list[str] = []
@@ -109,11 +111,11 @@ def _assistant(body: Document, content: Any, path: Path, spellings: Spellings) -
         elif kind == "thinking":
             thoughts.append(text_in(block, "thinking", place))
         elif kind == "tool_use":
-            calls.append(_call(body, block, place, spellings))
+            calls.append(_tool_call(body, block, place, spellings))
         elif not isinstance(kind, str) or kind == "tool_result":
             raise wrong((*place, "type"), "a block of this type cannot be said in an answer")
         elif kind not in ("redacted_thinking", "container_upload") and not kind.endswith(_ENDS):
-            texts.append(f"{SEAM if texts else ''}{_said(block)}")
+            texts.append(f"{SEAM if texts else ''}{_text_of(block)}")
     text, thought = "".join(texts), "".join(thoughts)
     if not (text or thought or calls):
         return []
@@ -125,7 +127,7 @@ def _assistant(body: Document, content: Any, path: Path, spellings: Spellings) -
     return [message]
 
 
-def _call(body: Document, block: Json, path: Path, spellings: Spellings) -> Json:
+def _tool_call(body: Document, block: Json, path: Path, spellings: Spellings) -> Json:
     call = text_in(block, "id", path)
     name = text_in(block, "name", path)
     place = (*path, "input")
@@ -141,7 +143,7 @@ def parts_of(content: Any, path: Path) -> list[Json]:
     API reference. Raises TranslationError for a block that cannot be a part.
     """
     if isinstance(content, str):
-        return [_text(content)]
+        return [_text_part(content)]
     parts: list[Json] = []
     for index, block in enumerate(needed(list, content, path)):
         parts += part_of(needed(dict, block, (*path, index)), (*path, index))
@@ -149,14 +151,14 @@ def parts_of(content: Any, path: Path) -> list[Json]:
 
 
 def part_of(block: Json, path: Path) -> list[Json]:
-    """Return the chat parts for one block."""
+    """Return the chat parts for one block; raises TranslationError as ``parts_of`` does."""
     kind = block.get("type")
     if kind == "text":  # by far the most frequent
-        return [_text(text_in(block, "text", path))]
+        return [_text_part(text_in(block, "text", path))]
     if not isinstance(kind, str) or kind in _MODELS:
         raise wrong((*path, "type"), "a block of this type cannot be said in chat completions here")
     make = _BLOCKS.get(kind)
-    return [_text(_said(block))] if make is None else make(block, path)
+    return [_text_part(_text_of(block))] if make is None else make(block, path)
 
 
 def content_of(parts: list[Json]) -> str | list[Json]:
@@ -170,17 +172,17 @@ def content_of(parts: list[Json]) -> str | list[Json]:
     return parts
 
 
-def _said(block: Json) -> str:
+def _text_of(block: Json) -> str:
     """Return the text of a block that has no chat part of its own, or a line that names it."""
     text = text_of(block)
     return worded(block) if text is None else text
 
 
-def _text(text: str) -> Json:
+def _text_part(text: str) -> Json:
     return {"type": "text", "text": text}
 
 
-def _image(block: Json, path: Path) -> list[Json]:
+def _image_parts(block: Json, path: Path) -> list[Json]:
     path = (*path, "source")
     source = needed(dict, block.get("source"), path)
     if source.get("type") == "url":
@@ -188,26 +190,26 @@ def _image(block: Json, path: Path) -> list[Json]:
     elif source.get("type") == "base64":
         url = _data_url(source, path)
     else:  # an uploaded file
-        return [_text(worded(block))]
+        return [_text_part(worded(block))]
     return [{"type": "image_url", "image_url": {"url": url}}]
 
 
-def _document(block: Json, path: Path) -> list[Json]:
+def _document_parts(block: Json, path: Path) -> list[Json]:
     """Return a document's parts: text as text, a base64 PDF as a file, others as a line of text."""
     title, context = block.get("title"), block.get("context")
     path = (*path, "source")
     source = needed(dict, block.get("source"), path)
     kind = source.get("type")
-    head = [_text(said) for said in (title, context) if isinstance(said, str) and said]
+    head = [_text_part(said) for said in (title, context) if isinstance(said, str) and said]
     if kind == "text":
-        return [*head, _text(text_in(source, "data", path))]
+        return [*head, _text_part(text_in(source, "data", path))]
     if kind == "content":
         return [*head, *parts_of(source.get("content"), (*path, "content"))]
     if kind == "base64" and source.get("media_type") == "application/pdf":
         name = title if isinstance(title, str) and title else "document.pdf"
         file = {"filename": name, "file_data": _data_url(source, path)}
         return [*head[1 if name is title else 0 :], {"type": "file", "file": file}]
-    return [_text(worded(block))]
+    return [_text_part(worded(block))]
 
 
 def _data_url(source: Json, path: Path) -> str:
@@ -215,19 +217,21 @@ def _data_url(source: Json, path: Path) -> str:
     return f"data:{kind};base64,{text_in(source, 'data', path)}"
 
 
-def _search_result(block: Json, path: Path) -> list[Json]:
-    head = [_text(said) for key in ("title", "source") if isinstance(said := block.get(key), str)]
+def _search_result_parts(block: Json, path: Path) -> list[Json]:
+    head = [
+        _text_part(said) for key in ("title", "source") if isinstance(said := block.get(key), str)
+    ]
     return [*head, *parts_of(block.get("content"), (*path, "content"))]
 
 
-def _tool_reference(block: Json, path: Path) -> list[Json]:
-    """Return the name of a tool that a tool search found: its definition is sent from the start."""
-    return [_text(text_in(block, "tool_name", path))]
+def _tool_reference_parts(block: Json, path: Path) -> list[Json]:
+    """Return the name of a tool that a search found, as text; its definition was sent before."""
+    return [_text_part(text_in(block, "tool_name", path))]
 
 
 _BLOCKS: dict[str, Callable[[Json, Path], list[Json]]] = {
-    "image": _image,
-    "document": _document,
-    "search_result": _search_result,
-    "tool_reference": _tool_reference,
+    "image": _image_parts,
+    "document": _document_parts,
+    "search_result": _search_result_parts,
+    "tool_reference": _tool_reference_parts,
 }

@@ -28,7 +28,7 @@ _PER_PICTURE = 1500
 
 def template_body(request: Request, spellings: Spellings) -> bytes:
     """Return the JSON body for APPLY_TEMPLATE. Raises TranslationError naming the place."""
-    return write(_prompt(request, spellings))
+    return write(_chat_prompt(request, spellings))
 
 
 def tokenize_body(answer: bytes) -> bytes:
@@ -45,10 +45,7 @@ def tokenize_body(answer: bytes) -> bytes:
 
 
 def count(answer: bytes) -> bytes:
-    """Return the answer for the client from the answer of TOKENIZE.
-
-    Images are not counted. Raises TranslationError if the answer has no tokens.
-    """
+    """Return ``{"input_tokens": N}`` (no images) from TOKENIZE's answer; TranslationError."""
     value = read(answer)
     tokens = value.get("tokens") if isinstance(value, dict) else None
     if not isinstance(tokens, list):
@@ -64,8 +61,8 @@ def estimate(request: Request) -> bytes:
     tokens for each message, 1,500 for an image or a document. Raises TranslationError naming the
     place.
     """
-    prompt = _prompt(request, Spellings())
-    pictures = sum(_without_pictures(message) for message in prompt["messages"])
+    prompt = _chat_prompt(request, Spellings())
+    pictures = sum(_remove_pictures(message) for message in prompt["messages"])
     text = write(prompt)
     others = len(text.translate(None, _WORDS))
     high = len(text.translate(None, _WORDS + _OTHERS))
@@ -75,14 +72,15 @@ def estimate(request: Request) -> bytes:
     return write({"input_tokens": max(1, round(tokens)), "estimated": True})
 
 
-def _prompt(request: Request, spellings: Spellings) -> Json:
+def _chat_prompt(request: Request, spellings: Spellings) -> Json:
+    """Return the chat messages of ``request``, and its tools if it has any."""
     body = document_of(request)
     prompt: Json = {"messages": chat_messages(body, spellings)}
     tools = chat_tools(body)
     return prompt | ({"tools": tools} if tools else {})
 
 
-def _without_pictures(message: Json) -> int:
+def _remove_pictures(message: Json) -> int:
     """Remove images and documents from ``message``, and return their number."""
     content: Any = message["content"]
     if isinstance(content, str):

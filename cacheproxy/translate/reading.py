@@ -59,7 +59,7 @@ def read(data: bytes | str) -> Any:
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         pass  # no JSON, or a lone surrogate (from a server that cuts between tokens)
     try:
-        return json.loads(data, parse_constant=_refuse)
+        return json.loads(data, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         raise TranslationError("the server's answer cannot be read as JSON") from None
 
@@ -102,9 +102,9 @@ def thinking_of(message: dict[str, Any]) -> str:
 
 
 def function_in(function: Any) -> tuple[str, str]:
-    """Return the name and the arguments' text of a call, or of a piece of one.
+    """Return the name and the arguments' text of a call, or of a piece of one; "" for none.
 
-    Some servers send the arguments as an object.
+    Arguments that are an object become text; TranslationError if they are nested too deeply.
     """
     if not isinstance(function, dict):
         return "", ""
@@ -118,7 +118,7 @@ def function_in(function: Any) -> tuple[str, str]:
 
 
 def choice_of(value: Any) -> dict[str, Any] | None:
-    """Return the first choice of a completion or chunk, or None; no request is sent for others."""
+    """Return the choice with the index 0 or none in a completion or chunk; None if it has none."""
     choices = value.get("choices")
     for choice in choices if isinstance(choices, list) else ():
         if isinstance(choice, dict) and choice.get("index") in (None, 0):
@@ -126,7 +126,7 @@ def choice_of(value: Any) -> dict[str, Any] | None:
     return None
 
 
-def _refuse(_: str) -> NoReturn:
+def _refuse_constant(_: str) -> NoReturn:
     raise ValueError("not JSON")
 
 
@@ -140,31 +140,32 @@ def write(value: Any) -> bytes:
     try:
         return _encode(value)
     except UnicodeEncodeError:
-        return _escaped("".join(_pieces(value))).encode()
+        return _with_escapes("".join(_json_pieces(value))).encode()
 
 
 def raw(text: str) -> msgspec.Raw:
     """Return JSON ``text`` as a value for ``write``; lone surrogates in it become escapes."""
-    return msgspec.Raw(_escaped(text))
+    return msgspec.Raw(_with_escapes(text))
 
 
-def _escaped(text: str) -> str:
+def _with_escapes(text: str) -> str:
+    """Return ``text`` with each lone surrogate as a JSON escape."""
     return _LONE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-def _pieces(value: Any) -> Iterator[str]:
+def _json_pieces(value: Any) -> Iterator[str]:
     if isinstance(value, dict):
         before = "{"
         for key, inner in value.items():
             yield f"{before}{encode_basestring(key)}:"
-            yield from _pieces(inner)
+            yield from _json_pieces(inner)
             before = ","
         yield "}" if value else "{}"
     elif isinstance(value, list):
         before = "["
         for inner in value:
             yield before
-            yield from _pieces(inner)
+            yield from _json_pieces(inner)
             before = ","
         yield "]" if value else "[]"
     elif isinstance(value, str):

@@ -115,6 +115,7 @@ def chat_body(body: Document, spellings: Spellings) -> Json:
 
 
 def _number(body: Document, name: str) -> msgspec.Raw:
+    """Return the number ``name`` of ``body`` as spelled; raises TranslationError for no number."""
     value = body.value[name]
     if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) == float("inf"):
         raise wrong((name,), "a number is needed here")
@@ -134,7 +135,7 @@ def _effort(value: Json) -> Json:
 
 
 def _possible(choice: Json, tools: list[Json]) -> Json:
-    """Return ``choice``, without its ``tool_choice`` if that names a tool that was left out."""
+    """Return ``choice``, without its ``tool_choice`` if that names no tool of ``tools``."""
     wanted = choice.get("tool_choice")
     names = [tool["function"]["name"] for tool in tools]
     if isinstance(wanted, dict) and wanted["function"]["name"] not in names:
@@ -143,6 +144,7 @@ def _possible(choice: Json, tools: list[Json]) -> Json:
 
 
 def _response_format(body: Document) -> Json:
+    """Return ``response_format`` with the JSON schema that ``body`` sets, {} if it sets none."""
     for path in (("output_config", "format"), ("output_format",)):
         wanted: Any = body.value
         for step in path:

@@ -131,7 +131,7 @@ class MessageStream:
         if failed or is_error(value):
             self._is_over = True
             return error_event(value)
-        events = b"" if self._has_begun else self._start(value)
+        events = b"" if self._has_begun else self._start_event(value)
         self._has_begun = True
         if "usage" in value or "timings" in value:
             self._usage = self._usage.merged(usage_of(value))
@@ -141,7 +141,7 @@ class MessageStream:
         if choice.get("finish_reason"):  # some servers send "" instead of null
             self._last = choice
         delta = choice.get("delta")
-        return events + (self._delta(delta) if isinstance(delta, dict) else b"")
+        return events + (self._delta_events(delta) if isinstance(delta, dict) else b"")
 
     def _end(self) -> bytes:
         """Return the message's last events. Raises TranslationError without a finish reason."""
@@ -153,9 +153,10 @@ class MessageStream:
         )
         delta = {"stop_reason": reason, "stop_sequence": sequence}
         last = {"type": "message_delta", "delta": delta, "usage": usage_for(self._usage)}
-        return self._blocks.close() + _named(b"message_delta", last) + _STOPPED
+        return self._blocks.close() + _as_event(b"message_delta", last) + _STOPPED
 
-    def _delta(self, delta: Json) -> bytes:
+    def _delta_events(self, delta: Json) -> bytes:
+        """Return the events for a choice's ``delta``: thinking, text, refusal, calls."""
         say, call = self._blocks.say, self._blocks.call
         events = say(BlockKind.THINKING, thinking_of(delta)) + say(
             BlockKind.TEXT, plain_text(delta.get("content"))
@@ -174,11 +175,11 @@ class MessageStream:
             events += call(0, "", *function_in(delta["function_call"]))
         return events
 
-    def _start(self, value: Json) -> bytes:
+    def _start_event(self, value: Json) -> bytes:
         usage = {"input_tokens": 0, "output_tokens": 0}
         message = self._context.message(value, [], (None, None), usage)
-        return _named(b"message_start", {"type": "message_start", "message": message})
+        return _as_event(b"message_start", {"type": "message_start", "message": message})
 
 
-def _named(name: bytes, value: Any) -> bytes:
+def _as_event(name: bytes, value: Any) -> bytes:
     return b"event: %s\ndata: %s\n\n" % (name, write(value))

@@ -79,7 +79,7 @@ class ListOfModels:
         self.sent = replace(request, headers=chat_headers(request.headers))
 
     def answer(self, status: int, body: bytes) -> WholeAnswer:
-        """Return the list of models, or the error, for the client."""
+        """Return the list of models, or the error; TranslationError for a body that is no list."""
         return error_answer(status, body) if status >= 300 else WholeAnswer(status, models(body))
 
     def stream(self) -> NoReturn:
@@ -98,7 +98,9 @@ def models(body: bytes) -> bytes:
     if not isinstance(listed, list):
         raise TranslationError(_NO_LIST)
     found = [
-        _model(one) for one in listed if isinstance(one, dict) and isinstance(one.get("id"), str)
+        _model_entry(one)
+        for one in listed
+        if isinstance(one, dict) and isinstance(one.get("id"), str)
     ]
     return write(
         {
@@ -110,7 +112,7 @@ def models(body: bytes) -> bytes:
     )
 
 
-def _model(model: Json) -> Json:
+def _model_entry(model: Json) -> Json:
     said = {
         "type": "model",
         "id": model["id"],
@@ -127,7 +129,7 @@ def _model(model: Json) -> Json:
 
 
 def _date(seconds: Any) -> str:
-    """Return ``seconds`` since 1970 as RFC 3339 text."""
+    """Return ``seconds`` since 1970 as RFC 3339 text, the epoch itself if they are no such time."""
     if type(seconds) is not int:
         return _UNKNOWN
     try:
@@ -137,14 +139,15 @@ def _date(seconds: Any) -> str:
 
 
 def chat_of(request: Request) -> dict[str, Any] | None:
-    """Return the chat body of ``request``; None if it has no conversation that is understood.
+    """Return the members of the chat body of ``request`` that a template sees, or None.
 
-    Probes have the server render it: llama-server's POST ``/apply-template`` and vLLM's POST
-    ``/tokenize`` take messages of Chat Completions. A server's own rendering of Messages or
-    Responses may differ in a few characters; callers that compare verify it by the token count.
+    None: it has no conversation that is understood. Probes have the server render the body:
+    llama-server's POST ``/apply-template`` and vLLM's POST ``/tokenize`` take messages of Chat
+    Completions. A server's own rendering of Messages or Responses may differ in a few characters;
+    callers that compare verify it by the token count.
     """
     try:
-        body = _chat(request)
+        body = _chat_body(request)
     except (TranslationError, AttributeError, LookupError, TypeError, ValueError, RecursionError):
         return None
     if body is None or not isinstance(body.get("messages"), list):
@@ -152,7 +155,7 @@ def chat_of(request: Request) -> dict[str, Any] | None:
     return {name: body[name] for name in _SHOWN if body.get(name) is not None}
 
 
-def _chat(request: Request) -> dict[str, Any] | None:
+def _chat_body(request: Request) -> dict[str, Any] | None:
     dialect, body = request.dialect, request.json
     if dialect is None:
         return None
