@@ -47,10 +47,7 @@ class Facts:
 
 
 def facts_of(request: Request, turn: Turn, *, with_kind: bool = True) -> Facts:
-    """Return the facts on ``request``, whose conversation's turn is ``turn``.
-
-    ``with_kind``: whether any route needs the request's purpose.
-    """
+    """Return the facts on ``request`` of ``turn``; without ``with_kind`` its purpose is MAIN."""
     body = request.json or {}
     model = body.get("model")
     return Facts(
@@ -65,7 +62,7 @@ def facts_of(request: Request, turn: Turn, *, with_kind: bool = True) -> Facts:
 def tokens_of(turn: Turn) -> int:
     """Return the estimated tokens of a turn's prompt, 0 without a prompt that is understood.
 
-    The density is that of the turn before, if the server counted its tokens.
+    The density is that of the turn before if the server counted it, else 3.6 characters a token.
     """
     if turn.prompt is None:
         return 0
@@ -76,19 +73,19 @@ def tokens_of(turn: Turn) -> int:
 
 
 def kind_of(request: Request, turn: Turn) -> RequestKind:
-    """Return the purpose of ``request``.
+    """Return the purpose of ``request``, the first that fits; MAIN if none does.
 
-    A request for a title has no tools and no answers yet, and names it in its system text; one for
-    a compaction names it in the last message, or without tools in the system text.
+    COUNT by the path; COMPACTION by the last message, or without tools by the system text; TITLE by
+    the system text, without tools and answers; SUBAGENT if the session has another root.
     """
     if endpoint_of(request.path).purpose is Purpose.COUNT:
         return RequestKind.COUNT
     body = request.json or {}
     messages = body.get(request.dialect.items) if request.dialect is not None else None
     messages = messages if isinstance(messages, list) else [{"role": "user", "content": messages}]
-    opening = "" if body.get("tools") else _opening(request)
+    opening = "" if body.get("tools") else _opening_text(request)
     last = messages[-1] if messages else None
-    asked = _text(last.get("content")) if isinstance(last, dict) else ""
+    asked = _start_of_last_text(last.get("content")) if isinstance(last, dict) else ""
     if _asks_for_summary(asked) or _asks_for_summary(opening):
         return RequestKind.COMPACTION
     has_answers = any(
@@ -104,13 +101,14 @@ def _asks_for_summary(text: str) -> bool:
     return ("summar" in lowered or "compact" in lowered) and bool(_COMPACTION.search(text))
 
 
-def _opening(request: Request) -> str:
+def _opening_text(request: Request) -> str:
+    """Return the beginnings of the system texts, joined: 8,000 characters at most."""
     texts = [text for each in request.opening for text in each]
     return "\n".join(text[:_LOOKED_AT] for text in texts)[: 2 * _LOOKED_AT]
 
 
-def _text(content: Any) -> str:
-    """Return the beginning of the last text of a message, in which a client puts instructions."""
+def _start_of_last_text(content: Any) -> str:
+    """Return the beginning of a message's last text, where instructions stand; "" for none."""
     if isinstance(content, str):
         return content[:_LOOKED_AT]
     for block in reversed(content) if isinstance(content, list) else ():

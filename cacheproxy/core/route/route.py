@@ -61,7 +61,7 @@ def routes_of(routes: Iterable[Route], facts: Facts) -> Iterator[Route]:
 
 @lru_cache(maxsize=1024)
 def fits(name: str, pattern: str) -> bool:
-    """Whether ``name`` matches ``pattern``; cached, as there are few of both."""
+    """Whether ``name`` matches ``pattern`` (``*``, ``?``, case counts); cached: there are few."""
     return pattern == "*" or fnmatchcase(name, pattern)
 
 
@@ -80,7 +80,7 @@ class Price(NamedTuple):
         return ((tokens - reused) * self.prompt + reused * cached) / _MILLION
 
     def of(self, tokens: int, reused: int, output: int) -> float:
-        """Return the price of a prompt and its answer."""
+        """Return the price of a prompt of ``tokens``, ``reused`` of them cached, and its answer."""
         return self.of_prompt(tokens, reused) + output * self.output / _MILLION
 
 
@@ -98,7 +98,7 @@ class Target:
     is_remote: bool = False  #: whether its requests leave this network
 
     def serves(self, model: str) -> bool:
-        """Whether it serves ``model``; a request without a model fits any upstream."""
+        """Whether this upstream serves ``model``; "" (no model) fits any."""
         if not self.models or not model:
             return True
         return any(fits(model, pattern) for pattern in self.models)
@@ -164,7 +164,7 @@ def choose(
         """Return the suitable targets; if none has the model or the context, the closest ones."""
         serving = [one for one in targets if one.serves(facts.model)]
         serving = serving or [one for one in targets if not one.is_remote] or targets
-        fit = [one for one in serving if _fits(standing(one.name).context, facts.tokens)]
+        fit = [one for one in serving if _has_room(standing(one.name).context, facts.tokens)]
         if not fit and serving:
             widest = max(standing(one.name).context or 0 for one in serving)
             fit = [one for one in serving if (standing(one.name).context or 0) == widest]
@@ -193,7 +193,7 @@ def choose(
     return UpstreamOrder((*first, *others, *ranked(known.key, down)), tuple(others))
 
 
-def _fits(context: int | None, tokens: int) -> bool:
+def _has_room(context: int | None, tokens: int) -> bool:
     return context is None or tokens + min(_ROOM, context // 8) <= context
 
 
@@ -209,7 +209,7 @@ def ranked(key: str, names: Iterable[str]) -> list[str]:
 
 @lru_cache(maxsize=4096)
 def _ranked(key: str, names: tuple[str, ...]) -> list[str]:
-    """Return ``ranked``, cached: all turns of a conversation have the same key."""
+    """Return the result of ``ranked``, cached: all turns of a conversation have the same key."""
     return sorted(names, key=lambda name: (_weight(key, name), name), reverse=True)
 
 

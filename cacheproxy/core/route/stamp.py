@@ -45,10 +45,7 @@ class Stamp:
                 )
 
     def headers(self, request: Request, session: Session | None) -> Headers:
-        """Return the headers to add to ``request``; ``session``: its session, None for no key.
-
-        A header that the client itself sends under such a name stays.
-        """
+        """Return the headers to add to ``request``, none that it has, () without a ``session``."""
         unsaid = [name for name in self.names if request.header(name) is None]
         if session is None or not unsaid:
             return ()
