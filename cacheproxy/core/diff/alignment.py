@@ -46,22 +46,22 @@ class Alignment:
 
 
 def units(prompt: Prompt, *, system: bool) -> list[AlignedMessage]:
-    """Return the messages of ``prompt`` in its system text, or without ``system`` the others."""
+    """Return the system texts of ``prompt`` (with ``system``) or its other messages; no tools."""
     wanted = [
         segment
         for segment in prompt.segments
         if segment.part is not Part.TOOLS and (segment.part is Part.SYSTEM) is system
     ]
-    return [_unit(path, blocks) for path, blocks in groupby(wanted, key=_owner)]
+    return [_aligned_message(path, blocks) for path, blocks in groupby(wanted, key=_message_path)]
 
 
-def _unit(path: str, blocks: Iterable[Segment]) -> AlignedMessage:
+def _aligned_message(path: str, blocks: Iterable[Segment]) -> AlignedMessage:
     found = list(blocks)
     texts = tuple(block for block in found if not is_mark(block))
     return AlignedMessage(path, texts, (found[0].role, "".join(block.text for block in texts)))
 
 
-def _owner(segment: Segment) -> str:
+def _message_path(segment: Segment) -> str:
     """Return the path of a segment's message (``/messages/3``) or system text (``/system``)."""
     steps = segment.path.split("/")
     return "/".join(steps[: 3 if steps[1] in LISTS else 2])
@@ -70,9 +70,9 @@ def _owner(segment: Segment) -> str:
 def align(
     before: Sequence[AlignedMessage], after: Sequence[AlignedMessage], *, fixed: bool = False
 ) -> Alignment:
-    """Match two lists of messages. ``fixed``: lists of a fixed length, such as system texts."""
+    """Return the messages of two turns, matched. ``fixed``: lists that do not grow (system)."""
     ours, theirs = [unit.key for unit in before], [unit.key for unit in after]
-    pairs = match(ours, theirs, lambda i, j: _same(before[i], after[j], fixed=fixed))
+    pairs = match(ours, theirs, lambda i, j: _are_versions(before[i], after[j], fixed=fixed))
     moved = [] if fixed else list(_moved_to_end(pairs, before, after))
     pairs = pairs[: len(pairs) - len(moved)]
     matched = {j for _, j in (*pairs, *moved)}
@@ -91,7 +91,7 @@ def align(
 def match(
     ours: Sequence[object], theirs: Sequence[object], same: Callable[[int, int], bool]
 ) -> list[Pair]:
-    """Pair equal items, longest runs first, then in each gap the items that ``same`` accepts.
+    """Return pairs of indexes: of equal items, and in the gaps of items that ``same`` accepts.
 
     In a gap that ends before both lists do and has no such items, equal numbers of items are paired
     in order: they were rewritten in place.
@@ -115,6 +115,7 @@ def match(
 
 
 def _in_order(rows: range, columns: range, same: Callable[[int, int], bool]) -> Iterator[Pair]:
+    """Yield the pairs that ``same`` accepts: each row with the next such column, if any is left."""
     free = columns.start
     for i in rows:
         for j in range(free, columns.stop):
@@ -124,7 +125,8 @@ def _in_order(rows: range, columns: range, same: Callable[[int, int], bool]) -> 
                 break
 
 
-def _same(one: AlignedMessage, other: AlignedMessage, *, fixed: bool) -> bool:
+def _are_versions(one: AlignedMessage, other: AlignedMessage, *, fixed: bool) -> bool:
+    """Whether both have one role and, unless ``fixed``, a long block in common or like texts."""
     if one.key[0] != other.key[0]:
         return False
     if fixed:

@@ -44,7 +44,7 @@ def changes(before: Request, after: Request, parts: Iterable[Part] = _ALL) -> li
             found += [] if ours == theirs else [_TOO_DEEP]
     for part in (Part.SYSTEM, Part.MESSAGES):
         if part in wanted:
-            found += _texts(before, after, earlier, later, part)
+            found += _text_changes(before, after, earlier, later, part)
     return found
 
 
@@ -72,46 +72,46 @@ def differences(was: Any, now: Any, path: Path) -> Iterator[Change]:
         for hunk in hunks(was, now):
             yield hunk.change((Part.TOOLS, to_pointer(path), "client"), was, now)
     elif isinstance(was, dict) and isinstance(now, dict):
-        yield from _members(was, now, path)
+        yield from _member_changes(was, now, path)
     elif isinstance(was, list) and isinstance(now, list):
-        yield from _items(was, now, path)
-    elif _spelt(was) != _spelt(now):
-        yield _in_tools(ChangeKind.TEXT, path, _text(was), _text(now))
+        yield from _item_changes(was, now, path)
+    elif _as_json(was) != _as_json(now):
+        yield _tool_change(ChangeKind.TEXT, path, _string_or_json(was), _string_or_json(now))
 
 
-def _members(
+def _member_changes(
     was: dict[str, Any], now: dict[str, Any], path: Path, places: tuple[Sequence[str], ...] = ()
 ) -> Iterator[Change]:
-    """Compare members by name; ``places``: for items of two lists, their names in list order."""
+    """Yield the changes of members by name; ``places``: both lists' names, if these are items."""
 
     def at(name: str, side: int) -> Path:
         return (*path, places[side].index(name) if places else name)
 
     ours, theirs = [key for key in was if key in now], [key for key in now if key in was]
     if ours != theirs:
-        yield _in_tools(ChangeKind.REORDERED, path, ", ".join(ours), ", ".join(theirs))
+        yield _tool_change(ChangeKind.REORDERED, path, ", ".join(ours), ", ".join(theirs))
     for key, value in was.items():
         if key not in now:
-            yield _in_tools(ChangeKind.REMOVED, at(key, 0), _text(value), "")
+            yield _tool_change(ChangeKind.REMOVED, at(key, 0), _string_or_json(value), "")
     for key, value in now.items():
         if key not in was:
-            yield _in_tools(ChangeKind.ADDED, at(key, 1), "", _text(value))
+            yield _tool_change(ChangeKind.ADDED, at(key, 1), "", _string_or_json(value))
         else:
             yield from differences(was[key], value, at(key, 1))
 
 
-def _items(was: list[Any], now: list[Any], path: Path) -> Iterator[Change]:
-    """Compare items of lists: those with names (tools) are matched by name, others by spelling."""
+def _item_changes(was: list[Any], now: list[Any], path: Path) -> Iterator[Change]:
+    """Yield changes of list items: named ones (tools) matched by name, others by their JSON."""
     names = _names(was), _names(now)
     if all(names):
         before, after = (
             dict(zip(*pair, strict=True)) for pair in zip(names, (was, now), strict=True)
         )
-        yield from _members(before, after, path, names)
+        yield from _member_changes(before, after, path, names)
         return
-    ours, theirs = [_spelt(item) for item in was], [_spelt(item) for item in now]
+    ours, theirs = [_as_json(item) for item in was], [_as_json(item) for item in now]
     if ours != theirs and sorted(ours) == sorted(theirs):
-        yield _in_tools(ChangeKind.REORDERED, path, _text(was), _text(now))
+        yield _tool_change(ChangeKind.REORDERED, path, _string_or_json(was), _string_or_json(now))
         return
     matcher = SequenceMatcher(None, ours, theirs, autojunk=False)
     for tag, i1, i2, j1, j2 in matcher.get_opcodes():
@@ -121,9 +121,9 @@ def _items(was: list[Any], now: list[Any], path: Path) -> Iterator[Change]:
         for step in range(common):
             yield from differences(was[i1 + step], now[j1 + step], (*path, j1 + step))
         for i in range(i1 + common, i2):
-            yield _in_tools(ChangeKind.REMOVED, (*path, i), _text(was[i]), "")
+            yield _tool_change(ChangeKind.REMOVED, (*path, i), _string_or_json(was[i]), "")
         for j in range(j1 + common, j2):
-            yield _in_tools(ChangeKind.ADDED, (*path, j), "", _text(now[j]))
+            yield _tool_change(ChangeKind.ADDED, (*path, j), "", _string_or_json(now[j]))
 
 
 def _names(items: Sequence[Any]) -> list[str]:
@@ -133,21 +133,22 @@ def _names(items: Sequence[Any]) -> list[str]:
     return found if len(found) == len(set(found)) == len(items) else []
 
 
-def _in_tools(kind: ChangeKind, path: Path, was: str, now: str) -> Change:
+def _tool_change(kind: ChangeKind, path: Path, was: str, now: str) -> Change:
     return Change(kind, Part.TOOLS, to_pointer(path), "client", was, now)
 
 
-def _spelt(value: Any) -> str:
+def _as_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else _spelt(value)
+def _string_or_json(value: Any) -> str:
+    return value if isinstance(value, str) else _as_json(value)
 
 
-def _texts(
+def _text_changes(
     before: Request, after: Request, earlier: Prompt, later: Prompt, part: Part
 ) -> list[Change]:
+    """Return the changes in ``part``, system or messages; [] if the history was replaced."""
     fixed = part is Part.SYSTEM
     ours, theirs = units(earlier, system=fixed), units(later, system=fixed)
     aligned = align(ours, theirs, fixed=fixed)
@@ -178,12 +179,12 @@ def _texts(
         # A turn that is taken back removes the model's answer too: that is no field.
         is_tail = not fixed and all(row < i for row, _ in aligned.pairs)
         if not (is_tail and _source(ours[i]) in ("model", "tool")):
-            result.append(_whole(ChangeKind.REMOVED, part, ours[i]))
-    result += [_whole(ChangeKind.ADDED, part, theirs[j]) for j in aligned.new]
+            result.append(_whole_change(ChangeKind.REMOVED, part, ours[i]))
+    result += [_whole_change(ChangeKind.ADDED, part, theirs[j]) for j in aligned.new]
     for i, j in aligned.pairs:
         if ours[i].key != theirs[j].key:
             is_last = not fixed and i == len(ours) - 1
-            result += _blocks((before, after), ours[i], theirs[j], part, is_last=is_last)
+            result += _block_changes((before, after), ours[i], theirs[j], part, is_last=is_last)
     elsewhere = [theirs[j].text for j in aligned.appended]
     return spelt + _with_moves(result, elsewhere)
 
@@ -199,7 +200,7 @@ def _source(unit: AlignedMessage) -> str:
     return next((block.source for block in unit.blocks), "client")
 
 
-def _blocks(
+def _block_changes(
     step: tuple[Request, Request],
     was: AlignedMessage,
     now: AlignedMessage,
@@ -207,7 +208,7 @@ def _blocks(
     *,
     is_last: bool,
 ) -> Iterator[Change]:
-    """Compare the blocks of one message; text appended to the last message is no change."""
+    """Yield the changes in the blocks of a message; text appended to the last message is none."""
     ours, theirs = was.blocks, now.blocks
     pairs = match(
         [block.text for block in ours],
@@ -215,16 +216,16 @@ def _blocks(
         lambda i, j: alike(ours[i].text, theirs[j].text) or len(ours) == len(theirs) == 1,
     )
     for i in sorted(set(range(len(ours))) - {i for i, _ in pairs}):
-        yield _whole(ChangeKind.REMOVED, part, ours[i])
+        yield _whole_change(ChangeKind.REMOVED, part, ours[i])
     last = max((j for _, j in pairs), default=-1)
     for j in sorted(set(range(len(theirs))) - {j for _, j in pairs}):
         if j < last or not is_last:
-            yield _whole(ChangeKind.ADDED, part, theirs[j])
+            yield _whole_change(ChangeKind.ADDED, part, theirs[j])
     for i, j in pairs:
         one, other = ours[i], theirs[j]
         is_string = _is_string(step[0], one) and _is_string(step[1], other)
         at_end = is_last and i == len(ours) - 1
-        for hunk in _hunks(one.text, other.text):
+        for hunk in _hunks_or_whole(one.text, other.text):
             if at_end and hunk.kind is ChangeKind.ADDED and hunk.was[0] == len(one.text):
                 continue
             if is_string:
@@ -235,7 +236,7 @@ def _blocks(
                 yield Change(hunk.kind, part, other.path, other.source, *texts)
 
 
-def _hunks(was: str, now: str) -> list[Hunk]:
+def _hunks_or_whole(was: str, now: str) -> list[Hunk]:
     """Return the differences of two texts, or the whole texts as one if they are hardly alike."""
     found = hunks(was, now)
     if len(found) > 1 and not alike(masked(was), masked(now)):
@@ -243,7 +244,7 @@ def _hunks(was: str, now: str) -> list[Hunk]:
     return found
 
 
-def _whole(kind: ChangeKind, part: Part, one: AlignedMessage | Segment) -> Change:
+def _whole_change(kind: ChangeKind, part: Part, one: AlignedMessage | Segment) -> Change:
     """Return the change for a message or block that has come or gone as a whole."""
     source = _source(one) if isinstance(one, AlignedMessage) else one.source
     was, now = (one.text, "") if kind is ChangeKind.REMOVED else ("", one.text)
@@ -251,7 +252,7 @@ def _whole(kind: ChangeKind, part: Part, one: AlignedMessage | Segment) -> Chang
 
 
 def _with_moves(found: list[Change], elsewhere: list[str]) -> list[Change]:
-    """Return ``found``, with texts marked as moved that are elsewhere now, equal but for tokens."""
+    """Return ``found``; texts that only moved, equal but for tokens, are of kind MOVED, once."""
     if not any(change.kind in _TELLING for change in found):
         return found
     came = {masked(change.now.strip()) for change in found if change.kind is ChangeKind.ADDED}
@@ -309,6 +310,7 @@ def _forms(was: Any, now: Any, path: str, *, is_message: bool) -> Iterator[tuple
 
 
 def _form(content: Any) -> str | None:
+    """Return STRING or LIST; None for an empty content, or a list with cache breakpoints."""
     if isinstance(content, str) and content:
         return STRING
     if not isinstance(content, list) or not content:

@@ -186,7 +186,8 @@ def _is_blob(run: str) -> bool:
     return len(run) >= _AROUND and is_mixed and 16 * run.count("/") < len(run)
 
 
-def _digest(found: re.Match[str]) -> str:
+def _digest_if_blob(found: re.Match[str]) -> str:
+    """Return the digest of a run that is binary data, in letters without a shape; else the run."""
     run = found[0]
     return blake2b(run.encode()).hexdigest()[:12].translate(_NO_SHAPE) if _is_blob(run) else run
 
@@ -197,14 +198,14 @@ def masked(text: str) -> str:
     Binary data is replaced by its digest: other data is another text.
     """
     if len(text) >= _AROUND:
-        text = _LONG_RUN.sub(_digest, text)
+        text = _LONG_RUN.sub(_digest_if_blob, text)
     for pattern in _COMPILED.values():
         text = pattern.sub("#", text)
     return text
 
 
-def _covering(pattern: re.Pattern[str], text: str, position: int) -> tuple[int, int] | None:
-    """Return the span of the match of ``pattern`` at ``position``, which may be the match's end."""
+def _span_at(pattern: re.Pattern[str], text: str, position: int) -> tuple[int, int] | None:
+    """Return the span of the match of ``pattern`` that covers or ends at ``position``, or None."""
     start = max(0, position - _AROUND)
     for found in pattern.finditer(text, start, position + _AROUND):
         if found.start() <= position <= found.end():
@@ -218,5 +219,5 @@ def _covering(pattern: re.Pattern[str], text: str, position: int) -> tuple[int, 
 _FINDING: dict[ChangeKind, Callable[[str, int], tuple[int, int] | None]] = {
     ChangeKind.GIT: status_at,
     ChangeKind.BLOB: blob_at,
-    **{kind: partial(_covering, pattern) for kind, pattern in _COMPILED.items()},
+    **{kind: partial(_span_at, pattern) for kind, pattern in _COMPILED.items()},
 }

@@ -25,14 +25,14 @@ _AT_ONCE = 100_000
 """Words of a long text that are looked at together."""
 _ALIKE = 0.5
 _RUN = 5
-"""Consecutive words by which a text is recognized; the number that ``_runs`` groups."""
+"""Consecutive words by which a text is recognized; the number that ``_word_runs`` groups."""
 TEXT_KINDS = (ChangeKind.TEXT, ChangeKind.ADDED, ChangeKind.REMOVED)
 """Kinds of changes without a shape."""
 _Span = tuple[int, int]
 
 
 def hunks(was: str, now: str) -> list[Hunk]:
-    """Return the differences in order. Between them the texts are equal."""
+    """Return the differences in order, [] for equal texts. Between them the texts are equal."""
     if was == now:
         return []
     head = common_prefix(was, now)
@@ -41,7 +41,7 @@ def hunks(was: str, now: str) -> list[Hunk]:
     until = _line_end(was, len(was) - tail) - len(was)
     ends = (len(was) + until, len(now) + until)
     result: list[Hunk] = []
-    for hunk in list(_by_lines(was, now, (start, ends[0]), (start, ends[1]))):
+    for hunk in list(_hunks_by_lines(was, now, (start, ends[0]), (start, ends[1]))):
         if hunk.kind not in TEXT_KINDS:
             result.append(hunk)
             continue
@@ -90,8 +90,8 @@ def common_chars(one: str, other: str) -> int:
     Only runs of a few words count: any two texts share single words.
     """
     words, others = _TERM.findall(one), _TERM.findall(other)
-    known, kept, until = set(map(hash, _runs(others))), 0, 0
-    for at, run in enumerate(map(hash, _runs(words)) if known else ()):
+    known, kept, until = set(map(hash, _word_runs(others))), 0, 0
+    for at, run in enumerate(map(hash, _word_runs(words)) if known else ()):
         if run in known:
             kept += sum(map(len, words[max(at, until) : at + _RUN]))
             until = at + _RUN
@@ -99,10 +99,7 @@ def common_chars(one: str, other: str) -> int:
 
 
 def common_lines(ones: Iterable[str], others: Iterable[str]) -> int:
-    """Return the number of characters of ``ones`` in lines that ``others`` have too.
-
-    It is less than that of ``common_chars``, and takes a fiftieth of the time.
-    """
+    """Return the number of characters of ``ones`` in lines that ``others`` have too; quick."""
     known: set[str] = set()
     for text in others:
         known.update(text.splitlines(keepends=True))
@@ -111,7 +108,7 @@ def common_lines(ones: Iterable[str], others: Iterable[str]) -> int:
     )
 
 
-def _runs(words: list[str]) -> Iterator[tuple[str, ...]]:
+def _word_runs(words: list[str]) -> Iterator[tuple[str, ...]]:
     return zip(words, words[1:], words[2:], words[3:], words[4:], strict=False)
 
 
@@ -123,7 +120,8 @@ def _line_end(text: str, position: int) -> int:
     return len(text) if found < 0 else found + 1
 
 
-def _by_lines(was: str, now: str, ours: _Span, theirs: _Span) -> Iterator[Hunk]:
+def _hunks_by_lines(was: str, now: str, ours: _Span, theirs: _Span) -> Iterator[Hunk]:
+    """Yield the differences of two spans, lines matched first; one for all of them if too long."""
     left, right = _bounds(was, ours), _bounds(now, theirs)
     if (len(left) - 1) * (len(right) - 1) > _MOST_PAIRS:
         yield Hunk(ChangeKind.TEXT, ours, theirs)
@@ -135,7 +133,7 @@ def _by_lines(was: str, now: str, ours: _Span, theirs: _Span) -> Iterator[Hunk]:
             continue
         for (a, b), (c, d) in _paired(one[i1:i2], other[j1:j2]):
             span = left[i1 + a], left[i1 + b]
-            yield from _inside(was, now, span, (right[j1 + c], right[j1 + d]))
+            yield from _hunks_in_span(was, now, span, (right[j1 + c], right[j1 + d]))
 
 
 def _bounds(text: str, span: _Span) -> list[int]:
@@ -173,7 +171,7 @@ def _best_pairs(ours: Sequence[str], theirs: Sequence[str]) -> tuple[_Span, ...]
     return below[0]
 
 
-def _inside(was: str, now: str, ours: _Span, theirs: _Span) -> Iterator[Hunk]:
+def _hunks_in_span(was: str, now: str, ours: _Span, theirs: _Span) -> Iterator[Hunk]:
     """Yield the differences between two matched spans, token by token."""
     (at, end), (by, stop) = ours, theirs
     floor, ground = at, by
@@ -198,7 +196,7 @@ def _inside(was: str, now: str, ours: _Span, theirs: _Span) -> Iterator[Hunk]:
 
 
 def _next_equal(was: str, now: str) -> tuple[int, int]:
-    """Return the offsets at which two texts that differ from the start agree again."""
+    """Return the offsets at which texts that differ at once agree again; their ends if never."""
     ours, theirs = _WORD.findall(was), _WORD.findall(now)
     if len(ours) * len(theirs) > _MOST_PAIRS:
         return len(was), len(now)
