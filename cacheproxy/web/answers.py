@@ -55,9 +55,9 @@ class CacheState(StrEnum):
 def headline(window: str, sums: Mapping[str, Any]) -> Json:
     """Return the verdict on a window, from its ``sums`` (see totals.windows.overview).
 
-    In the result ``share`` is the reused part of the prompt tokens for which the server reported
-    both figures. ``seconds``: prefill saved, None if its speed was never known. ``unpriced``: saved
-    tokens that are not in ``seconds``.
+    ``share``: reused part (0 to 1) of the prompt tokens for which the server reported both
+    figures. In ``due``: ``tokens`` saved, ``seconds`` of prefill saved, None if its speed was never
+    known, and ``unpriced`` tokens that are not in ``seconds``.
     """
     known = sums["reused"] + sums["evaluated"]
     standing, text = _judged(window, sums, known)
@@ -79,12 +79,13 @@ def headline(window: str, sums: Mapping[str, Any]) -> Json:
 
 
 def without(sums: Mapping[str, Any]) -> float | None:
-    """Return the share that would have been reused without the proxy, None if not known."""
+    """Return the share (0 to 1) that would be reused without the proxy, None if not known."""
     known = sums["reused"] + sums["evaluated"]
     return min(1.0, max(0.0, (sums["reused"] - sums["spared"]) / known)) if known else None
 
 
 def _judged(window: str, sums: Mapping[str, Any], known: int) -> tuple[CacheState, str]:
+    """Return state and sentence; ``known``: tokens reused and evaluated, 0 if not reported."""
     when = f"in the last {WINDOWS[window].name}"
     if not sums["turns"] and sums["errors"]:
         said = counted(sums["errors"], "request")
@@ -140,7 +141,7 @@ def _crowd(profile: Profile, seen: SeenCrowd) -> Iterator[Json]:
 def failing(
     failed: Iterable[tuple[str, Exchange]], upstreams: Iterable[Mapping[str, Any]]
 ) -> list[Json]:
-    """Return the To do entries for requests that get no answer at all.
+    """Return the To do entries for upstreams that are down or no model server, and failures.
 
     ``failed``: see ``observe.failures.stuck``; ``upstreams``: all of them, if there are several.
     """
@@ -159,6 +160,7 @@ def failing(
 
 
 def _server(profile: Profile, look: Look | None, sums: Mapping[str, Any]) -> Iterator[Json]:
+    """Yield To do entries for the server: down, no model server, or settings to switch on."""
     kind = kind_of(profile)
     if look is not None and look.state is UpstreamState.DOWN:
         do, what = ("Restart", "takes connections, and answers none") if look.is_silent else _DOWN
@@ -183,7 +185,7 @@ def _server(profile: Profile, look: Look | None, sums: Mapping[str, Any]) -> Ite
 def _causes(
     breaks: Sequence[Mapping[str, Any]], report_on: Callable[[int], TurnReport | None]
 ) -> Iterator[Json]:
-    """Yield the cures of causes that cost noticeably, or that a rule cures; the costliest first."""
+    """Yield To do entries for the costliest ``breaks`` that cost noticeably, or a rule cures."""
     for each in breaks[:_MOST_CAUSES]:
         found = None if each["number"] is None else report_on(each["number"])
         is_felt = (each["share"] or 0.0) >= FELT

@@ -47,7 +47,7 @@ _UNREAD = (
 
 
 class ReloadError(PageError):
-    """A reload failed, and the settings stay as they were; the message says why."""
+    """A reload failed, and the settings stay as they were (409); the message says why."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why, 409)
@@ -85,7 +85,7 @@ class Applying:
         return str(number) in self._done
 
     async def apply(self, name: str, cure: Cure) -> Answer:
-        """Write the rules of ``cure`` for the request called ``name``, and use them."""
+        """Write the rules of ``cure`` for ``name``, reload; undone, PageError (409) if unused."""
         why = "The rule is in use already." if name in self._done else cure.why_not
         if why is not None:
             raise PageError(why, 409)
@@ -109,7 +109,7 @@ class Applying:
         return {"said": line}
 
     async def undo(self, name: str) -> Answer:
-        """Remove the rules that were applied for the request called ``name``."""
+        """Remove the rules applied for request ``name``, and reload; PageError (404) for none."""
         if name not in self._done:
             why = "No rule was applied here for this request since the proxy started."
             raise PageError(why, 404)
@@ -125,6 +125,7 @@ class Applying:
         return {"said": line}
 
     async def _write(self, work: Callable[[], _T]) -> _T:
+        """Return the result of ``work`` in a thread; an AppendError becomes PageError (409)."""
         try:
             done: _T = await self._in_thread(work)
         except AppendError as error:
@@ -132,7 +133,7 @@ class Applying:
         return done
 
     def alone(self, work: Coroutine[Any, Any, _T]) -> Deferred[_T]:
-        """Run ``work`` after the work under way, to its end even if the client has left."""
+        """Return the result of ``work``, run after that under way, to its end even if cancelled."""
         waiting: Deferred[_T] = Deferred()
 
         def tell(result: _T | Failure) -> None:
@@ -185,7 +186,7 @@ class Cures:
         return answer(request, show)
 
     async def of(self, exchange: Exchange) -> Cure:
-        """Return the cure for ``exchange``, or for a later turn that broke; raises PageError."""
+        """Return the cure for ``exchange``, or for a later break; PageError if there is none."""
         verdict = exchange.verdict
         if verdict is None or verdict.reason is None:
             why = f"request {exchange.number} did not break the cache: nothing to fix"
@@ -210,10 +211,7 @@ class Cures:
         return known
 
     async def texts(self, exchange: Exchange) -> Texts | None:
-        """Return the texts where the prompts of ``exchange`` and of the turn before diverge.
-
-        None if they are no longer in memory, or do not differ.
-        """
+        """Return the texts where the turn and the one before diverge, None if gone or equal."""
         pair, order = self._pair(exchange), self.profile().order or PromptOrder.TOOLS_FIRST
         if pair is None:
             return None
@@ -224,7 +222,7 @@ class Cures:
         return texts
 
     async def _cure(self, name: str) -> Cure:
-        """Return the cure for the exchange called ``name``; raises PageError."""
+        """Return the cure for the exchange ``name``: a number, or ``last``; raises PageError."""
         if name != "last":
             return await self.of(found(self.recent, name))
         for exchange in reversed(list(self.recent)):
@@ -233,7 +231,7 @@ class Cures:
         raise PageError("no turn has broken the cache here so far", 404)
 
     def _newest(self, exchange: Exchange) -> tuple[Exchange, Pair | None]:
-        """Return the broken turn, or a later broken one of its conversation, the last.
+        """Return the conversation's last break from ``exchange`` on, and its pair or None.
 
         Where every turn breaks, the next one has come before anybody reads the log.
         """
@@ -260,6 +258,7 @@ class Cures:
         return pair._replace(before=replace(pair.before), after=replace(pair.after))
 
     def _work(self, exchange: Exchange, pair: Pair) -> Callable[[], tuple[Found, ...]]:
+        """Return a function for a thread that finds rules for ``pair``, tried on other requests."""
         others = self.store.requests(_MOST_OTHERS)
         name = exchange.session.client if exchange.session is not None else ""
 

@@ -84,7 +84,7 @@ class Dashboard:
         return await self.snapshot(window_of(query))
 
     async def requests(self, query: Mapping[str, str]) -> Json:
-        """Return a page of the table; see ``totals.lists.requests``."""
+        """Return a page of the table (``totals.lists.requests``); PageError for a bad query."""
         which = query.get("filter", "all")
         if which not in FILTERS:
             raise PageError(f"filter is one of {', '.join(FILTERS)}")
@@ -99,7 +99,7 @@ class Dashboard:
         return page
 
     async def conversations(self, query: Mapping[str, str]) -> Content:
-        """Return a page of the list; see ``totals.lists.conversations``."""
+        """Return a page of the list (``totals.lists.conversations``); PageError for a bad query."""
         sort = query.get("sort", "last")
         if sort not in SORTS:
             raise PageError(f"sort is one of {', '.join(SORTS)}")
@@ -127,6 +127,7 @@ class Dashboard:
         return Streamed(kind, self._lines(name, since), (as_file,))
 
     async def _lines(self, name: str, since: int) -> AsyncIterator[bytes]:
+        """Yield one of TABLES as CSV, a page at a time; ``since``: milliseconds since 1970."""
         after: tuple[int, int] | None = START
         while after is not None:
             text, after = await self.source.ask(rows_of, name, since, after)
@@ -187,13 +188,13 @@ class Dashboard:
         }
 
     async def last(self, count: int = LATEST) -> list[Json]:
-        """Return the last requests, the latest first."""
+        """Return the rows of the last ``count`` requests, the latest first."""
         page: Json = await self.source.ask(requests, limit=count)
         rows: list[Json] = page["requests"]
         return rows
 
     def _open_report(self, number: int) -> TurnReport | None:
-        """Return the report on an exchange, None if its cure has been applied."""
+        """Return the report on an exchange; None if it is forgotten, unjudged or cured."""
         exchange = None if self.is_applied(number) else self.recent.find(str(number))
         if exchange is None or exchange.verdict is None:
             return None
@@ -214,12 +215,12 @@ def window_of(query: Mapping[str, str]) -> str:
 
 
 def row_of(query: Mapping[str, str]) -> int | None:
-    """Return the row before which the page ends, None for the first page; raises PageError."""
+    """Return the row (``before``) before which the page ends, None for the first; PageError."""
     return _number(query, "before", _NO_NEXT)
 
 
 def period_of(query: Mapping[str, str]) -> Period | None:
-    """Return the query's period, which may be open-ended; None for all time; raises PageError."""
+    """Return the query's period, (start, end) in ms; None for all time; raises PageError."""
     start, end = (
         _number(query, name, "from and to are whole seconds since 1970") for name in ("from", "to")
     )
@@ -229,7 +230,7 @@ def period_of(query: Mapping[str, str]) -> Period | None:
 
 
 def _number(query: Mapping[str, str], name: str, why: str) -> int | None:
-    """Return a field's number, None without the field; raises PageError(``why``) for no number."""
+    """Return the number of the query's field ``name``, None without; raises PageError(``why``)."""
     text = query.get(name, "")
     if text and not (text.isascii() and text.isdecimal() and len(text) < 16):
         raise PageError(why)
@@ -237,7 +238,7 @@ def _number(query: Mapping[str, str], name: str, why: str) -> int | None:
 
 
 def upstream_of(url: str, look: Look | None) -> Json:
-    """Return the model server's status at the last look; ``seen``: time of that look, seconds."""
+    """Return the server's status at ``look`` (``seen``: its time, s), unknown if of another URL."""
     if look is None or look.url != url:
         return {"url": url, "state": "unknown", "slots": []}
     return {
@@ -260,6 +261,7 @@ def upstream_of(url: str, look: Look | None) -> Json:
 
 
 def _figures(store: TotalsStore, window: str, now: int) -> Json:
+    """Return the figures of ``window`` from the totals; ``now``: milliseconds since 1970."""
     found = overview(store, window, now)
     start, end = (round(found[name] * 1e3) for name in ("start", "end"))
     return {

@@ -78,7 +78,7 @@ class ExchangePages:
         return detail(found(self.cures.recent, name), self.report)
 
     async def diagnosis(self, request: Request, name: str) -> Json:
-        """Return the report on the exchange called ``name``."""
+        """Return the report on ``name``, with excerpts for who may see them; PageError (404)."""
         unknown = "no turn has come through this proxy yet" if name == "last" else UNKNOWN
         exchange = found(self.cures.recent, name, unknown)
         if exchange.has_failed:
@@ -89,7 +89,7 @@ class ExchangePages:
         return said if self.cures.prompts.why_not(request) is None else said | {"excerpts": None}
 
     async def broken(self, request: Request, name: str) -> Json:
-        """Return the details of the break ``name``; ``last``: the last one."""
+        """Return the details of the break ``name``; ``last``: the last one; PageError (404)."""
         exchange = self._last_break() if name == "last" else found(self.cures.recent, name)
         verdict = exchange.verdict
         if verdict is None or verdict.reason is None:
@@ -118,6 +118,7 @@ class ExchangePages:
         }
 
     def _last_break(self) -> Exchange:
+        """Return the last broken turn, side requests aside; raises PageError (404)."""
         broken = (one for one in self.cures.recent if one.reason is not None and not one.side)
         last = max(broken, key=lambda one: one.wall, default=None)
         if last is None:
@@ -125,7 +126,7 @@ class ExchangePages:
         return last
 
     async def _texts(self, exchange: Exchange, verdict: Verdict) -> tuple[Json | None, str | None]:
-        """Return the changed lines of the prompts, or the reason why there are none."""
+        """Return the changed lines by side (``was``, ``now``), or None and the reason."""
         if not self.cures.prompts.on:
             return None, _OFF
         texts = None if verdict.rewrite is not None else await self.cures.texts(exchange)
@@ -141,7 +142,7 @@ class ExchangePages:
         return excerpt, None
 
     async def _cure(self, exchange: Exchange) -> tuple[Json | None, str | None]:
-        """Return the cure, which quotes the prompt, or the reason why there is none."""
+        """Return the cure, which quotes the prompt, or None and the reason, if there is any."""
         if exchange.reason is Reason.CUT:  # the server cut the prompt: no part of it is to blame
             return None, None
         try:
@@ -155,6 +156,7 @@ class ExchangePages:
         return self._rule(exchange, cure, names), None
 
     def _rule(self, exchange: Exchange, cure: Cure, names: list[str]) -> Json:
+        """Return the cure of ``exchange`` as the page shows it; ``names``: of its rules."""
         why = cure.why_not
         return {
             "rule": ", ".join(dict.fromkeys(names)),

@@ -29,7 +29,10 @@ _POLICY = (
 
 
 def static_file(kind: bytes, body: bytes) -> DirectPage:
-    """Return the page of a file in memory; a browser that has it gets 304 (RFC 9110, 13.1.2)."""
+    """Return the page of a file in memory, gzipped for a browser that accepts that.
+
+    It answers 304 only if If-None-Match is exactly its tag (RFC 9110, 13.1.2, allows lists).
+    """
     packed = gzip.compress(body, mtime=0)
     etag = b'W/"%s"' % hashlib.sha256(body).hexdigest()[:16].encode()
     headers = (
@@ -56,14 +59,14 @@ def static_file(kind: bytes, body: bytes) -> DirectPage:
 
 
 def redirect(request: Request) -> bytes:
-    """Redirect to the page; browsers keep the fragment, which may hold the token."""
+    """Answer 302 to PAGE; browsers keep the fragment, which may hold the token."""
     return respond(
         request, Content(b"text/plain", b"see /_cacheproxy/\n", 302, ((b"Location", PAGE),))
     )
 
 
 def static_files() -> Mapping[bytes, DirectPage]:
-    """Return the files' pages and the redirects to the first of them, by path."""
+    """Return the pages of the static files, by path; those of LEADING_HERE redirect to PAGE."""
     found: dict[bytes, DirectPage] = dict.fromkeys(LEADING_HERE, redirect)
     for entry in (files("cacheproxy.web") / "static").iterdir():
         kind = _TYPES.get(entry.name.rpartition(".")[2])

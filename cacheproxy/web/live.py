@@ -51,22 +51,22 @@ class _Page:
         self._request = request
 
     def write(self, event: bytes) -> None:
-        """Send an event, unless the client does not read."""
+        """Send ``event``; while the client does not read, only note that it missed something."""
         if self.paused_at is None:
             self._request.write(event)
         else:
             self.missed = True
 
     def pauseProducing(self) -> None:
-        """The client does not keep up."""
+        """Note the time from which the client does not read."""
         self.paused_at = self._live.clock.seconds()
 
     def resumeProducing(self) -> None:
-        """It does again."""
+        """Note that the client reads again."""
         self.paused_at = None
 
     def stopProducing(self) -> None:
-        """The client is gone; ``notifyFinish`` tells, too."""
+        """Do nothing: the client is gone, which ``notifyFinish`` reports, too."""
 
     def end(self) -> None:
         """End the stream; the browser connects again by itself."""
@@ -101,12 +101,12 @@ class Live:
         self._changes += 1
 
     def looked(self) -> None:
-        """Note the news that the upstream has come or gone."""
+        """Note that an upstream has come or gone: all windows' figures are due at once."""
         self._changes += 1
         self._sent.clear()
 
     def __call__(self, request: Request) -> bytes | int:
-        """Begin a stream."""
+        """Begin a stream, and the checks for news with the first; PageError (503) for too many."""
         only(request, b"GET")
         page = _Page(self, request, window_of(query_of(request)))
         if len(self._pages) >= _MOST_PAGES:
@@ -138,7 +138,7 @@ class Live:
         return Deferred.fromCoroutine(self._tell_all()).addErrback(self._trouble)
 
     def _trouble(self, failure: Any) -> None:
-        """Log an error and try again later; the database logs its own errors."""
+        """Report an error to log and pages, and pause; the database logs its own errors."""
         self._again = self.clock.seconds() + _AFTER_TROUBLE
         why = failure.getErrorMessage()
         _log.debug("the dashboard has no data: {why}", why=why)
@@ -147,6 +147,7 @@ class Live:
             page.write(event)
 
     async def _tell_all(self) -> None:
+        """Send new requests and due figures to all pages; drop clients that do not read."""
         now = self.clock.seconds()
         for page in tuple(self._pages):
             if page.paused_at is not None and now - page.paused_at > _PATIENCE:
@@ -174,6 +175,7 @@ class Live:
             await self._tell_window(window, slow)
 
     async def _tell_window(self, window: str, slow: set[_Page]) -> None:
+        """Send the figures of ``window`` to its pages if due, else to those in ``slow`` alone."""
         now = self.clock.seconds()
         age = now - self._sent.get(window, -_STALE)
         changes = self._changes + self._dashboard.latest.changes

@@ -94,7 +94,7 @@ async def health(
 
 
 async def ready(is_up: Callable[[], Awaitable[bool]]) -> Answer:
-    """Return the ready page: 200, or 503 while no upstream answers; nothing else."""
+    """Return ``{"ready": true}`` with status 200, or false with 503 while no upstream answers."""
     is_ready = await is_up()
     body = json.dumps({"ready": is_ready}).encode() + b"\n"
     return Content(b"application/json", body, 200 if is_ready else 503)
@@ -143,7 +143,7 @@ def metrics_page(
 
 
 def content(families: Families, accept: str = "", encodings: str = "") -> Content:
-    """Return the page for the values of Accept and Accept-Encoding; runs in any thread."""
+    """Return the page for the values of Accept and Accept-Encoding; gzipped if that asks for it."""
     encode, content_type = _IN_TEXT
     with suppress(TypeError, ValueError):  # prometheus-client repeats versions unchecked
         chosen = choose_encoder(accept)
@@ -158,4 +158,5 @@ def content(families: Families, accept: str = "", encodings: str = "") -> Conten
 
 
 def _header(request: Request, name: bytes) -> str:
+    """Return all values of a request's header as one text, joined by commas; "" for none."""
     return b",".join(values(request, name)).decode("latin-1")

@@ -120,10 +120,7 @@ def _nothing(_: Request) -> bytes | int:
 
 
 class _Branch(Resource):
-    """A place in the tree: ``page`` answers at this path, ``folder`` for all paths below.
-
-    Without either the answer is 404.
-    """
+    """A place in the tree: ``page`` answers here, ``folder`` for all paths below; else 404."""
 
     page: DirectPage = staticmethod(_nothing)
     folder: DirectPage | None = None
@@ -143,7 +140,7 @@ class _Branch(Resource):
         return place
 
     def getChild(self, path: bytes, request: Request) -> Resource:  # noqa: N802 - Twisted's name
-        """Return the resource for a path that is not in the tree."""
+        """Return a resource for a path that is not in the tree: the folder's page, or 404."""
         request.postpath = []
         nowhere = _Branch(self, path)
         nowhere.page = self.folder or _nothing
@@ -180,7 +177,7 @@ def queried(page: QueriedPage, request: Request) -> bytes | int:
 
 
 def called(page: NamedPage, request: Request, name: str) -> bytes | int:
-    """Answer GET and HEAD with ``page``, which takes the ``name`` behind its prefix."""
+    """Answer GET and HEAD with ``page``, which takes the path ``name`` behind its prefix."""
     return answer(request, lambda: page(request, name))
 
 
@@ -197,6 +194,7 @@ def answer(request: Request, page: Page, *, post: str = "") -> bytes | int:
     """Answer GET and HEAD with ``page``; a client that leaves cancels it.
 
     ``post``: the reason why the page takes POST alone; "" for a page that takes GET and HEAD.
+    Errors of ``page`` become answers: PageError with its status, TotalsError 503, others 500.
     """
     if post:
         only(request, b"POST", post)
@@ -238,7 +236,7 @@ def answer(request: Request, page: Page, *, post: str = "") -> bytes | int:
 
 
 async def _write(request: Request, stream: Streamed) -> bytes:
-    """Write each piece of ``stream`` once the client has taken the one before; return b""."""
+    """Write each piece of ``stream``, to HEAD none, once the one before is taken; return b""."""
     flow = _Flow()
     request.registerProducer(flow, True)
     try:
@@ -274,7 +272,7 @@ class _Flow:
 
 
 def found(recent: Recent, name: str, unknown: str = UNKNOWN) -> Exchange:
-    """Return the exchange called ``name``; raises PageError(``unknown``)."""
+    """Return the exchange ``name``, a number or ``last``; PageError(``unknown``, 404) for none."""
     exchange = recent.find(name)
     if exchange is None:
         raise PageError(unknown, 404)
@@ -298,7 +296,7 @@ def respond(request: Request, content: Content) -> bytes:
 
 
 def begin(request: Request, kind: bytes, headers: Headers = (), status: int = 200) -> None:
-    """Set status and headers of an answer of that type. Nobody may keep it, or frame it."""
+    """Set status and headers, by default against keeping and framing; ``kind``: Content-Type."""
     request.setResponseCode(status)
     usual = {
         b"Cache-Control": b"no-store",
@@ -312,7 +310,7 @@ def begin(request: Request, kind: bytes, headers: Headers = (), status: int = 20
 
 
 def failed(request: Request, error: PageError) -> bytes:
-    """Answer with an error of our own pages."""
+    """Set the status of ``error``; return the body, JSON with its message."""
     return respond(request, _json({"error": str(error)}, error.status))
 
 

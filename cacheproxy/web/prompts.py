@@ -48,7 +48,7 @@ class Prompts:
         return {"on": self.on, "allowed": why is None, "why_not": why}
 
     def page(self, request: Request) -> bytes | int:
-        """Answer POST ``{"show": true}``: show prompts from now on; false hides them."""
+        """Answer POST ``{"show": true}``: show prompts from now on; false hides; PageError."""
 
         async def show() -> Answer:
             self._chosen = wanted
@@ -64,7 +64,7 @@ class Prompts:
         return self.change(request, show)
 
     def change(self, request: Request, page: Page) -> bytes | int:
-        """Answer a POST of JSON with ``page``, if the client may change settings.
+        """Answer a POST of JSON with ``page``; raises PageError for another, or without permission.
 
         A form on another site cannot send that type (https://fetch.spec.whatwg.org/,
         CORS-safelisted request headers), and the channel refuses foreign Origins.
@@ -77,6 +77,6 @@ class Prompts:
         return answer(request, page, post=_POST)
 
     def check(self, request: Request) -> None:
-        """Raise PageError for a client that may neither see prompts nor change settings."""
+        """Raise PageError (403) for a client that may neither see prompts nor change settings."""
         if (why := self.why_not(request)) is not None:
             raise PageError(why, 403)
