@@ -49,10 +49,7 @@ def are_known(codings: Sequence[bytes]) -> bool:
 
 
 def unpack(body: bytes, codings: Sequence[bytes], limit: int) -> bytes:
-    """Return ``body`` decoded; ``codings`` must be known ones.
-
-    Raises CodingError; TooLargeError if any step gives more than ``limit`` bytes.
-    """
+    """Return ``body`` decoded from known ``codings``. CodingError; TooLargeError over ``limit``."""
     unpacker = Unpacker(codings, limit)
     with BytesIO() as found:  # freed at once, though an exception's frames may refer to it
         for piece in unpacker.feed(body):
@@ -62,10 +59,7 @@ def unpack(body: bytes, codings: Sequence[bytes], limit: int) -> bytes:
 
 
 def decoded(body: bytes, headers: Headers) -> bytes:
-    """Return ``body`` without its content codings, up to the first fault in them.
-
-    It is returned as it is if it has none, or if they cannot be decoded, or give too much.
-    """
+    """Return ``body`` decoded up to a fault; as it is if a coding is unknown or it is too large."""
     codings = codings_of(headers)
     if not are_known(codings):
         return body
@@ -81,10 +75,7 @@ def decoded(body: bytes, headers: Headers) -> bytes:
 
 
 class Unpacker:
-    """A decoder of ``codings``, which must be known ones, for a body that comes in pieces.
-
-    ``limit``: bytes that each step may give at most.
-    """
+    """A decoder of known ``codings`` piece by piece; ``limit``: bytes of each step at most."""
 
     def __init__(self, codings: Sequence[bytes], limit: int) -> None:
         self._layers = [_Layer(_CODINGS[coding], limit) for coding in reversed(codings)]
@@ -101,6 +92,7 @@ class Unpacker:
             layer.close()
 
     def _through(self, data: bytes | memoryview, done: int = 0) -> Iterator[bytes]:
+        """Yield ``data`` decoded by the layers from the index ``done`` on."""
         if done == len(self._layers):
             yield bytes(data)
             return
@@ -109,7 +101,7 @@ class Unpacker:
 
 
 class _Layer:
-    """A decoder of one coding. ``limit``: bytes that it may give at most."""
+    """A decoder of one coding, of one or more members. ``limit``: bytes it may give at most."""
 
     def __init__(self, name: str, limit: int) -> None:
         self._name = name
@@ -118,6 +110,7 @@ class _Layer:
         self._member: Any = None
 
     def feed(self, data: bytes | memoryview) -> Iterator[bytes]:
+        """Yield the next decoded bytes, at most 64 KiB at a time; raises CodingError."""
         piece = b""
         while data or len(piece) == _PIECE:  # a full piece may not have been all
             if self._member is None:
@@ -142,6 +135,7 @@ class _Layer:
                 yield piece
 
     def close(self) -> None:
+        """Raise CodingError if the last member is not whole, or none has come."""
         if self._member is not None or not self._members:
             raise self._error()
 

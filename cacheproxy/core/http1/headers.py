@@ -91,9 +91,9 @@ def end_to_end(
 
 
 def lasting(headers: Headers, ignores: Collection[str] = ()) -> list[tuple[bytes, bytes]]:
-    """Return the end-to-end headers that a client's retry repeats, in the order of their names.
+    """Return the end-to-end headers that a client's retry repeats, sorted; names as in ``ignores``.
 
-    The headers of one transmission (trace ids, retry counts …) are left out, and those named in
+    Headers of one transmission (trace ids, retry counts …) are left out, and those named in
     ``ignores`` (lower case, ``-`` between the words).
     """
     found = [(name.lower().replace(b"_", b"-"), value) for name, value in end_to_end(headers)]
@@ -102,10 +102,7 @@ def lasting(headers: Headers, ignores: Collection[str] = ()) -> list[tuple[bytes
 
 
 def by_name(headers: Headers) -> Callable[[bytes], list[bytes]]:
-    """Return a function of a header's name in lower case that returns its values.
-
-    It is a dictionary's own method: no Python code runs in a call.
-    """
+    """Return a dictionary's own look-up of a header's values by lower-case name; [] for none."""
     found: defaultdict[bytes, list[bytes]] = defaultdict(list)
     lists = map(found.__getitem__, map(bytes.lower, map(_NAME, headers)))
     deque(map(list.append, lists, map(_VALUE, headers)), 0)

@@ -117,10 +117,7 @@ class RequestHead:
             raise RequestError(501 if is_clear else 400, why)
 
     def without(self, names: list[bytes], target: bytes | None = None) -> RequestHead:
-        """Return this head without the headers called ``names`` (lower case).
-
-        ``target``: target in place of its own, unless it is None.
-        """
+        """Return this head without the headers ``names`` (lower case); ``target``: a new one."""
         left = tuple([one for one in self.headers if one[0].lower() not in names])
         wanted = self.target if target is None else target
         return RequestHead(self.method, wanted, self.version, left, self.scheme)

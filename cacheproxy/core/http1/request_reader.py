@@ -69,9 +69,9 @@ class _Chunk(Enum):
 class RequestReader:
     """The reader of a connection's requests: ``feed``, then ``read_head``, then ``read_body``.
 
-    There are two so that a request can be refused for its head, whatever follows that. Both return
-    None until their part is whole, and raise RequestError, after which the connection cannot be
-    read any more. ``limits`` may be set between two requests.
+    Head and body are read apart so that a request can be refused for its head, whatever follows
+    that. Both return None until their part is whole, and raise RequestError, after which the
+    connection cannot be read any more. ``limits`` may be set between two requests.
     """
 
     def __init__(self, limits: RequestLimits) -> None:

@@ -105,10 +105,7 @@ class Gathered:
 
 
 class AsStream(Gathered):
-    """The transform of a whole body into a stream of ``dialect``, which comes at the end.
-
-    ``wanted``: body of the request, if that is known.
-    """
+    """The transform of a whole body into a stream of ``dialect``; ``wanted``: request's body."""
 
     def __init__(self, dialect: Dialect, wanted: dict[str, Any] | None = None) -> None:
         if dialect.events is None:
@@ -118,6 +115,7 @@ class AsStream(Gathered):
 
 
 def _streamed(events: Callable[[Any, Any], bytes], body: bytes, wanted: Any) -> bytes:
+    """Return ``body`` as a stream made by ``events``; ResponseError; SaidError for an error."""
     value = parsed(body)
     try:
         return events(value, wanted)
@@ -128,10 +126,7 @@ def _streamed(events: Callable[[Any, Any], bytes], body: bytes, wanted: Any) -> 
 
 
 class Recognised:
-    """The choice between two transforms by how a body begins, whatever its Content-Type.
-
-    ``events``: transform of a stream; ``whole``: of a whole body. None leaves it as it is.
-    """
+    """The choice by a body's start: ``events`` for a stream, ``whole`` for JSON (None: as is)."""
 
     def __init__(self, events: Transform | None, whole: Transform | None) -> None:
         self._kinds = (events, whole)
@@ -176,7 +171,7 @@ class EachEvent:
         return b"".join([self._edit(text + end) for text, end in each])
 
     def close(self) -> bytes:
-        """Return the rest."""
+        """Return the rest after ``edit``, an event without its end or b""."""
         return self._edit(self._rest)
 
 

@@ -25,7 +25,7 @@ class Splitter:
         self._partial: bytearray | None = bytearray()
 
     def feed(self, data: bytes, only: Callable[[bytes], bool] | None = None) -> list[Event]:
-        """Return the messages that ``data`` completes; ``only``: see EventReader."""
+        """Return the events or lines that ``data`` completes; ``only``: see EventReader."""
         if self._events is not None:
             return self._events.feed(data, only)
         found: list[Event] = []
@@ -40,10 +40,7 @@ class Splitter:
         return found
 
     def rest(self) -> list[Event]:
-        """Return the message that the body's end completes; [] if it was too long.
-
-        An event is complete there without its empty line.
-        """
+        """Return the one message that the body's end completes, perhaps empty; [] if too long."""
         if self._events is not None:
             return self._events.feed(b"\n\n")
         return [] if self._partial is None else [Event(b"", bytes(self._partial))]

@@ -23,10 +23,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
 
 class EventReader:
-    """The split of a stream into events, in whichever pieces its bytes come.
-
-    Events that come whole are matched as a whole, others read line by line.
-    """
+    """The split of a stream into events, in whichever pieces its bytes come."""
 
     def __init__(self) -> None:
         self._is_between = True
@@ -99,13 +96,14 @@ class EventReader:
             self._rest.clear()
 
     def _take(self) -> bytes | None:
-        """Return the line that has ended, None if it was too long."""
+        """Return the line that has ended, None if it was too long; the next one begins."""
         line = bytes(self._rest) if self._length <= _LONGEST_LINE else None
         self._rest.clear()
         self._length = 0
         return line
 
     def _line(self, line: bytes | None) -> Event | None:
+        """Add ``line`` (None: too long) to the event; return the event if an empty line ends it."""
         if line is None:
             self._size = _LONGEST_LINE + 1  # the line's event is dropped, too
             return None
