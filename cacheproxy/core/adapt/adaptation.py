@@ -124,10 +124,7 @@ class Learning(Adaptation, Protocol):
 def made(
     name: str, request: Request, found: Sequence[Edit] | Edited, need: Need | None = None
 ) -> Step:
-    """Return the step of ``request`` after the edits ``found`` by the adaptation ``name``.
-
-    Raises EditError and PathError.
-    """
+    """Return the step of ``request`` after the edits ``found``; raises EditError and PathError."""
     if isinstance(found, Edited):
         after, edits = found
     elif not found or (document := request.document) is None:
@@ -140,7 +137,7 @@ def made(
 
 
 def guarded(name: str, request: Request, work: Callable[[], Step]) -> Step:
-    """Return the result of ``work``; never raises.
+    """Return the result of ``work``; raises nothing but KeyboardInterrupt.
 
     If the adaptation ``name`` fails, ``request`` goes on without it, and the report has the
     reason (law 4).

@@ -118,11 +118,12 @@ def _pointed_at(refusal: Refusal, all_: list[Carrier], facts: Remembered) -> lis
 
 
 def _has(schema: Any, pointer: str) -> bool:
+    """Whether ``schema`` has a value at ``pointer``, a fragment with its ``#``."""
     return pointer == "#" or resolved(schema, pointer) is not None
 
 
 def _number_said(refusal: Refusal) -> int | None:
-    """Return the number of the tool that the refusal names, or None."""
+    """Return the index of the tool that the refusal names, None if it names none."""
     if refusal.path[:1] == ("tools",) and len(refusal.path) > 1:
         return refusal.path[1] if isinstance(refusal.path[1], int) else None
     found = _NUMBER.search(refusal.words[:_LOOKED_AT])

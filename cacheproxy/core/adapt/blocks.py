@@ -73,6 +73,7 @@ def blocks_in(items: list[Json], root: str, dialect: Dialect) -> Iterator[Block]
 
 
 def _listed(content: Any, path: Path, place: str, number: int, dialect: Dialect) -> Iterator[Block]:
+    """Yield the blocks of ``content``, and in its tool results, that a server may refuse."""
     found = []
     blocks = _list(content)
     for index, block in enumerate(blocks):
@@ -146,6 +147,7 @@ def edits_of(
 
 
 def _plain(block: Block, why: str) -> Edit:
+    """Return the edit that respells ``block``, removes hidden reasoning, or puts words."""
     pointer, value, kind = to_pointer(block.path), block.value, block.text_type
     if isinstance(value, str):
         return Edit(pointer, {"type": kind, "text": value}, _RESPELLED)
@@ -173,10 +175,7 @@ def _without_images(pointer: str, item: Json, gone: list[Block]) -> Iterator[Edi
 def moved(
     blocks: list[Block], items: list[Json], root: str, dialect: Dialect, taken: set[str]
 ) -> Iterator[Edit]:
-    """Yield the edits that move ``blocks`` behind their tools' results.
-
-    ``taken``: the pointers that other edits replace or remove: nothing can be put before these.
-    """
+    """Yield the edits that move ``blocks`` behind their results, never before a ``taken`` place."""
     of_item: dict[int, list[Any]] = {}
     for block in blocks:
         of_item.setdefault(block.item, []).append(block.value)
@@ -201,6 +200,7 @@ def moved(
 
 
 def _before(above: str, number: int, count: int, taken: set[str]) -> str:
+    """Return the first pointer that is not ``taken``, from ``number`` on; ``-``: the end."""
     while f"{above}/{number}" in taken:
         number += 1
     return f"{above}/{number if number < count else '-'}"

@@ -224,10 +224,7 @@ def _edits(
 def _with_object_arguments(
     items: list[HistoryItem], dialect: Dialect, *, is_unread: bool
 ) -> list[HistoryItem]:
-    """Return ``items`` with the arguments of each call as a JSON object.
-
-    ``is_unread``: only arguments that are no JSON are replaced.
-    """
+    """Return ``items`` with arguments as objects; ``is_unread``: only such as are no JSON."""
     found = []
     for item in items:
         value = item.value

@@ -38,7 +38,7 @@ class Carrier(NamedTuple):
     whole: Names = ()  #: path of the member that sets the answer's form
 
     def next_level(self, now: int, least: int = 0) -> Level | None:
-        """Return the next level above ``now``, ``least`` or higher, that changes the schema."""
+        """Return the first level with an effect above ``now``, from ``least`` on, or None."""
         if self.number >= 0 or self.schema is not None:
             first = max(now + 1, least)
             before = healed(self.schema, first - 1)
@@ -92,7 +92,7 @@ def name_of(tool: Json) -> str:
 
 
 def schema_path(tool: Any) -> Names | None:
-    """Return the path of the schema in ``tool``, or None."""
+    """Return the path of the schema in ``tool``, None if it has none."""
     for path in _OF_TOOLS:
         holder = _at(tool, path[:-1])
         if isinstance(holder, dict) and path[-1] in holder:
@@ -112,6 +112,7 @@ def _at(value: Any, path: Names) -> Any:
 
 
 def _noted(document: Document, number: int, tool: Any) -> str:
+    """Return the digest of a tool's schema, "" if it has none."""
     path = schema_path(tool)
     try:
         return "" if path is None else _digest(_at(tool, path))

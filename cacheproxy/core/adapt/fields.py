@@ -107,7 +107,7 @@ class RefusedFields:
         return Need(facts) if facts else None
 
     def refused(self, refusal: Refusal, request: Request, need: Need | None) -> Need | None:
-        """Return ``need`` with the member that ``refusal`` names."""
+        """Return ``need`` with one more member, the first that ``refusal`` may mean, or None."""
         document, known = request.document, {} if need is None else dict(need.facts)
         if document is None or refusal.status not in _STATUSES:
             return None
@@ -201,10 +201,12 @@ def _holds_history(request: Request, pattern: str) -> bool:
 
 
 def _first(document: Document, pattern: str) -> Any:
+    """Return the first path that ``pattern`` matches, None for none."""
     return next((path for path, _ in _matches(document, pattern)), None)
 
 
 def _matches(document: Document, pattern: str) -> Iterator[tuple[Any, Any]]:
+    """Yield path and value of what ``pattern`` matches; of reasoning, only unsigned."""
     for path, value in match_paths(document.value, pattern):
         if pattern != _THINKING or (isinstance(value, dict) and _SIGNATURE not in value):
             yield path, value

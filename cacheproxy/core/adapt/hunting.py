@@ -50,10 +50,7 @@ class Hunt:
         return {}
 
     def _searched(self, group: list[Carrier], said: Refusal) -> Asking:
-        """Return the levels of the schemas at fault in a refused ``group``, by halving it.
-
-        {} if one is refused even as the bare object: then no schema is at fault.
-        """
+        """Return levels of schemas at fault in a refused ``group``, by halving; {} if none is."""
         found: Facts = {}
         todo: list[tuple[list[Carrier], Refusal | None, bool]] = [(group, said, True)]
         while todo:  # each group with its own refusal, or with whether it would be refused
@@ -78,7 +75,7 @@ class Hunt:
     def _climbed(
         self, one: Carrier, said: Refusal
     ) -> Generator[Request, Refusal | None, Facts | None]:
-        """Return the least level at which the server takes the schema of ``one``, None for none."""
+        """Return the least level at which ``one`` is taken, by its digest; None if at none."""
         level = self._facts.get(one.digest, 0)
         while (above := one.next_level(level, level_said(said))) is not None:
             level = above
@@ -91,15 +88,13 @@ class Hunt:
     def _asked(
         self, group: Sequence[Carrier], level: int | None = None
     ) -> Generator[Request, Refusal | None, Refusal | None]:
-        """Return the refusal of a probe with the schemas of ``group`` alone.
-
-        None if the server took it, or refused it for another reason.
-        """
+        """Return the refusal of a probe with ``group`` alone if it is about schemas, else None."""
         self._left -= 1
         said = yield self._probe(group, level)
         return said if said is not None and is_about_schemas(said) else None
 
     def _probe(self, group: Sequence[Carrier], level: int | None) -> Request:
+        """Return the probe; ``level``: of all its schemas, None: the known level of each."""
         request = self._request
         asked, dialect, given = request.json, request.dialect, tools_of(request)
         assert asked is not None
@@ -129,7 +124,7 @@ class Hunt:
 
 
 def _tool(tool: Json, path: tuple[str, ...], schema: object) -> Json:
-    """Return ``tool`` with ``schema`` at ``path``, and without its description."""
+    """Return ``tool`` with ``schema`` at ``path``, and with an empty description, if any."""
     found = placed(tool, path, schema)
     for step in ((), *((one,) for one in path[:-1])):
         holder = found[step[0]] if step else found

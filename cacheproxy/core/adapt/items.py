@@ -88,6 +88,7 @@ def edits_of(item: ForeignItem, root: str) -> Iterator[Edit]:
 
 
 def _others(value: _Json) -> _Json:
+    """Return the members of an item beside its type, ids, status and names."""
     return {name: one for name, one in value.items() if name not in _BESIDE}
 
 

@@ -108,7 +108,7 @@ def _beside(moved: set[int], gone: set[int], count: int) -> list[int]:
 def _joins(
     run: _Run, items: Sequence[Json], index: int, moved: set[int], placement: Placement
 ) -> bool:
-    """Whether the message at ``index`` is one with the run before it."""
+    """Whether the message at ``index`` becomes one with the messages of ``run``."""
     item = items[index]
     if item.get("images"):  # Ollama's: they have no place in a text
         return False
@@ -243,6 +243,7 @@ def ends_with_result(item: Json) -> bool:
 
 
 def _is_result_block(item: Json, end: int) -> bool:
+    """Whether the first (0) or last (-1) block of ``item`` is a tool's result."""
     content = item.get("content")
     block = content[end] if isinstance(content, list) and content else None
     return isinstance(block, dict) and block.get("type") == "tool_result"

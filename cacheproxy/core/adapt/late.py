@@ -96,7 +96,7 @@ class LateMessages(Learning):
         *,
         begins: bool,  # noqa: ARG002
     ) -> Remembered | None:
-        """Return the placement, if ``request`` has late messages or anything else to mend."""
+        """Return the placement that ``request`` needs, {} while it is unknown; None for no need."""
         if self._setting == OFF:
             return None
         if late_messages(request):
@@ -112,7 +112,7 @@ class LateMessages(Learning):
         return Need(remembered)
 
     def refused(self, refusal: Refusal, request: Request, need: Need | None) -> Need | None:
-        """Return the need of what the refusal demands beside ``need``."""
+        """Return the need of what the refusal demands beside ``need``; None if of another kind."""
         if self._setting == OFF:
             return None
         words = refusal.words.encode("utf-8", "replace")
@@ -149,11 +149,7 @@ class LateMessages(Learning):
             self._server.keep(self._server.key(request), need.facts[()])
 
     def is_quick(self, request: Request, remembered: Remembered) -> bool:
-        """Whether the request may be edited on the reactor.
-
-        Joining a message takes ten times as long as changing its role in place; mending reads each
-        message.
-        """
+        """Whether editing on the reactor is quick: a short body, or few messages to join."""
         placement = remembered.get(())
         if len(request.body) <= _SCANNED or placement is None or not _edits(placement):
             return True
@@ -172,6 +168,7 @@ class LateMessages(Learning):
         return {"setting": self._setting} | known.as_dict()
 
     async def _known(self, request: Request, *, quietly: bool = False) -> Placement | None:
+        """Return the placement for ``request``, learned if need be; None if it stays unknown."""
         known = self._server.known
         if self._setting == USER:
             return known(request) or _ALWAYS
@@ -180,6 +177,7 @@ class LateMessages(Learning):
 
 
 def _edits(placement: Placement) -> bool:
+    """Whether ``placement`` changes any request."""
     return placement.places or placement.mends
 
 

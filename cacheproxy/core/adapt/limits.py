@@ -44,7 +44,7 @@ class AnswerLimit:
         return None
 
     def refused(self, refusal: Refusal, request: Request, need: Need | None) -> Need | None:
-        """Return the room left by the numbers of ``refusal``, None if too little for an answer."""
+        """Return the need of the room left by the refusal's numbers; None if that is too little."""
         limits = _limits(request)
         if refusal.status not in _STATUSES or not limits:
             return None
@@ -71,7 +71,7 @@ class AnswerLimit:
 
 
 def _limits(request: Request) -> dict[str, int]:
-    """Return the limits in ``request``, by their pointers."""
+    """Return the tokens of an answer at most that ``request`` sets, by their JSON pointers."""
     dialect, body = request.dialect, request.json
     if not isinstance(dialect, Dialect) or body is None:
         return {}
@@ -94,9 +94,6 @@ def _left(refusal: Refusal) -> int | None:
 
 
 def _halved(refusal: Refusal, tried: int) -> int | None:
-    """Return half of the ``tried`` limit or of the room left, whichever is less; None if unknown.
-
-    For APIs that require a limit, if the error has only a lower bound of the prompt.
-    """
+    """Return half of the lesser of ``tried`` and the room left; None if that is not known."""
     left = _left(refusal)
     return None if left is None else min(left, tried) // 2

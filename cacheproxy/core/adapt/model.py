@@ -22,10 +22,10 @@ class ModelName(Adaptation):
         self.given: Remembered = {(): model}
 
     def needed(self, request: Request, remembered: Remembered) -> Need | None:
-        """Return the need of another name."""
+        """Return the need of the other name; None if the request names no model, or this one."""
         named = (request.json or {}).get("model")
         return Need(remembered) if isinstance(named, str) and named != remembered[()] else None
 
     def edits(self, request: Request, need: Need) -> Sequence[Edit]:  # noqa: ARG002
-        """Return the one edit."""
+        """Return the edit of ``model``."""
         return (Edit("/model", need.facts[()], _WHY),)

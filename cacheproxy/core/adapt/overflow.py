@@ -62,7 +62,7 @@ def overflow_answer(
 
 
 def _chat(words: str) -> str:
-    """Return OpenAI's message for such a request in Chat Completions."""
+    """Return OpenAI's message for an overflow in Chat Completions, with the counts in ``words``."""
     prompt, output, limit = counts_in(words)
     if prompt is None or limit is None:
         return _WINDOW.format("reduce the length of the messages")
@@ -76,6 +76,7 @@ def _chat(words: str) -> str:
 
 
 def _behind(explained: str, words: str) -> str:
+    """Return ``explained`` with the server's own ``words`` in brackets, unless it has them."""
     return explained if words in explained else f"{explained} (the model server: {words})"
 
 

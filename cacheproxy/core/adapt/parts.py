@@ -120,7 +120,7 @@ class UnreadableParts:
         return Need(facts) if facts else None
 
     def refused(self, refusal: Refusal, request: Request, need: Need | None) -> Need | None:
-        """Return the need with the parts of ``request`` that ``refusal`` is about."""
+        """Return the need with the parts that ``refusal`` is about; None if none are new."""
         if refusal.status not in _STATUSES:
             return None
         known: dict[Any, Any] = {} if need is None else dict(need.facts)
@@ -158,6 +158,7 @@ class UnreadableParts:
 
 
 def _found(request: Request) -> tuple[list[Block], list[ForeignItem]]:
+    """Return the blocks and items of ``request`` that a server may refuse."""
     (root, messages), dialect = messages_of(request), request.dialect
     if not messages or dialect is None:
         return [], []
@@ -166,6 +167,7 @@ def _found(request: Request) -> tuple[list[Block], list[ForeignItem]]:
 
 
 def _of_items(refusal: Refusal, items: list[ForeignItem], known: Remembered) -> dict[Any, Any]:
+    """Return the facts about those of ``items`` that ``refusal`` is about, {} for none."""
     if _REASONING.search(refusal.words[:_LOOKED_AT]):
         found = [item for item in items if item.is_reasoning]
     elif refusal.path[:1] == ("input",) or _TYPE.search(refusal.words[:_LOOKED_AT]):
@@ -177,7 +179,7 @@ def _of_items(refusal: Refusal, items: list[ForeignItem], known: Remembered) -> 
 
 
 def _of_blocks(refusal: Refusal, blocks: list[Block], known: Remembered) -> dict[Any, Any]:
-    """Return the facts about those of ``blocks`` that ``refusal`` is about."""
+    """Return the facts about blocks that ``refusal`` is about: BEHIND, or how many it takes."""
     words = refusal.words[:_LOOKED_AT]
     images = [block for block in blocks if block.kind == "image"]
     if most := _AT_MOST.search(words):
@@ -239,7 +241,7 @@ def _at(refusal: Refusal, blocks: list[Block]) -> list[Block]:
 
 
 def _types(words: str) -> tuple[set[str], set[str]]:
-    """Return the names that ``words`` quote: those before the list of allowed ones, and those."""
+    """Return the names that ``words`` quote: of refused types, and of types that are allowed."""
     said, *known = _ALLOWED.split(_ECHO.split(words, maxsplit=1)[0], maxsplit=1)
     known += [found[1] for found in _LITERALS.finditer(words)]
     return set(_QUOTED.findall(said)), set(_QUOTED.findall("".join(known)))

@@ -79,7 +79,7 @@ def count_of(edits: Sequence[Edit]) -> int:
 
 
 def placed(request: Request, placement: Placement, late: Sequence[LateMessage]) -> Edited:
-    """Return ``request`` with its ``late`` messages placed by ``placement``."""
+    """Return ``request`` with its ``late`` messages placed by ``placement``, and the edits."""
     (root, items), document = messages_of(request), request.document
     if document is None or not items:
         return Edited(request)

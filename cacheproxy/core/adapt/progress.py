@@ -24,14 +24,14 @@ class PrefillProgress(Adaptation):
     name = NAME
 
     def needed(self, request: Request, remembered: Remembered) -> Need | None:
-        """Return the need of a streaming request that does not set the member itself."""
+        """Return the need of a streaming request of such an API without the member, else None."""
         body = request.json or {}
         if request.dialect not in remembered[()]:
             return None
         return _NEED if body.get("stream") is True and _MEMBER not in body else None
 
     def edits(self, request: Request, need: Need) -> Edited:  # noqa: ARG002
-        """Return ``request`` with the member at its end."""
+        """Return ``request`` with ``return_progress`` at its end."""
         before, end, after = request.body.rpartition(b"}")
         asks = request.with_body(b'%b,"%b":true%b%b' % (before, _MEMBER.encode(), end, after))
         return Edited(asks, (_EDIT,))

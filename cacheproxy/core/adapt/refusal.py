@@ -58,6 +58,7 @@ def read(status: int, body: bytes) -> Refusal:
 
 
 def _code(value: Any) -> str:
+    """Return an error's ``type``, else ``code``, in lower case; "" for neither."""
     error = value.get("error", value) if isinstance(value, dict) else None
     found = (error.get(name) for name in ("type", "code")) if isinstance(error, dict) else ()
     return next((one.lower() for one in found if isinstance(one, str) and one), "")
@@ -148,6 +149,7 @@ def _messages(value: Any, depth: int = 0, *, every: bool = False) -> Iterator[st
 
 
 def _fit_to_show(raw: str, requests: Sequence[Request], keys: frozenset[bytes]) -> str | None:
+    """Return ``raw`` as one line without text of ``requests`` and ``keys``, WITHHELD, or None."""
     bodies = list({id(request.body): request.body for request in requests}.values())
     is_packed = any(request.header("content-encoding") for request in requests)
     if is_packed or sum(map(len, bodies)) > _LARGEST:

@@ -90,7 +90,7 @@ class _Place(NamedTuple):
 
 
 def healed(schema: Any, level: int) -> Any:
-    """Return a copy of ``schema`` without what leaves it at ``level``."""
+    """Return a copy of ``schema`` reduced to ``level``; below BOUNDS the schema itself."""
     if level < Level.BOUNDS:
         return schema
     if level < Level.NAMES:
@@ -156,6 +156,7 @@ def resolved(schema: Any, pointer: str) -> Any:
 
 
 def _walked(root: Any, level: int, dropped: frozenset[str] = _NOTHING) -> Any:
+    """Return a copy of ``root`` for ``level`` (TYPED at most), without the keywords ``dropped``."""
     found = [root]
     todo, left = [_Place(found, 0, root)], _MOST_WRITTEN_OUT
     while todo:
@@ -232,7 +233,7 @@ def _chosen(
 
 
 def _typed(schema: Json, otherwise: str) -> Json:
-    """Return ``schema`` with one type, ``otherwise`` if it names none; an array has ``items``."""
+    """Return ``schema`` with one type, by its values or ``otherwise``; an array has ``items``."""
     kind = _plainly("type", schema.get("type"))
     if isinstance(kind, list):
         kind = next((one for one in kind if one != "null"), "null")

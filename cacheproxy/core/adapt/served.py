@@ -38,7 +38,7 @@ class ServedModel:
         self._store, self._served = store, served
 
     def bound(self, turn: Turn | None) -> ServedModel:
-        """Return the adaptation for the requests of ``turn``."""
+        """Return the adaptation for the requests of ``turn``, with its main thread's model."""
         for session in () if turn is None else (turn.root, turn.session):
             known = None if session is None else self._store.conversation(session)
             lane = None if known is None else known.lane(known.main)
@@ -61,6 +61,7 @@ class ServedModel:
         return [Edit("/model", need.facts[_key(request)], _WHY)]
 
     def _need(self, request: Request) -> Need | None:
+        """Return the need of the served model; None without one, or if ``request`` names it."""
         asked, served = _key(request)[1], self._served
         return Need({_key(request): served}) if asked and served and served != asked else None
 

@@ -138,7 +138,7 @@ class KeptThinking(Learning):
     async def learn(
         self, request: Request, turn: Turn | None, *, begins: bool
     ) -> Remembered | None:
-        """Return the sources of reasoning in the conversation of ``turn``, None for none."""
+        """Return the conversation's sources of reasoning, None for none; keeping may begin here."""
         setting = self._setting
         if turn is None or setting == NO:
             return None
@@ -206,7 +206,7 @@ def _places(
 ) -> tuple[dict[int, int], int | None]:
     """Return the places of assistant messages, by index, and the place of the next one.
 
-    The latter is None if the client has begun the answer itself.
+    None instead of that place if the client has begun the answer itself.
     """
     prompt, (_, messages) = prompt_of(request), messages_of(request)
     places: dict[int, int] = {}
@@ -243,7 +243,7 @@ def sends_back(request: Request) -> bool:
 
 
 def _leaves_it(request: Request) -> bool:
-    """Whether the client sets none of these members itself: its choice is never overruled."""
+    """Whether no member of KEEPERS is set otherwise: a client's choice is never overruled."""
     given = (request.json or {}).get(_KWARGS)
     if given is None:
         return _KWARGS not in (request.json or {})
@@ -270,6 +270,7 @@ def _is_spoken(item: dict[str, Any]) -> bool:
 
 
 def _switched(request: Request, way: KeepingWay) -> Iterator[Edit]:
+    """Yield the edits that add the members of ``way`` which the request lacks."""
     body = request.json or {}
     for name, value in way:
         if _KWARGS not in body:
@@ -293,11 +294,12 @@ def _given(
 
 
 def _reasoning(request: Request) -> Putting | None:
+    """Return the function by which reasoning is put into a message, None if there is none."""
     return None if request.dialect is None else request.dialect.reasoning
 
 
 def _has_own(item: dict[str, Any], *, signed: bool = True) -> bool:
-    """Whether an assistant message has reasoning of its own; ``signed``: or a vendor's."""
+    """Whether an assistant message has reasoning; ``signed``: a vendor's signed one counts."""
     return _is_answer(item) and has_reasoning(item, signed=signed)
 
 

@@ -96,7 +96,7 @@ class Tools:
 
 
 def _choice(choice: Any, gone: Sequence[Json]) -> list[Edit]:
-    """Return the edit of a ``tool_choice`` that names one of ``gone``."""
+    """Return the edit to "auto" of a ``tool_choice`` that names one of ``gone``, [] for another."""
     if not isinstance(choice, dict):
         return []
     kinds = {tool["type"] for tool in gone}

@@ -86,6 +86,7 @@ def _joined(*texts: Any) -> str | None:
 
 
 def _name(block: _Json) -> str:
+    """Return the name or title of a file in ``block``, as one short line; "" for none."""
     inner = block.get("file")
     for holder in (block, inner if isinstance(inner, dict) else {}):
         for member in _NAMES:
@@ -135,4 +136,5 @@ def _data(data: str) -> tuple[str, int]:
 
 
 def _short(value: Any) -> str:
+    """Return the first 200 characters of a string, as one line; "" for another value."""
     return " ".join(value[:_LONGEST].split()) if isinstance(value, str) else ""
