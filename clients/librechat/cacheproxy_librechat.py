@@ -74,4 +74,5 @@ def cacheproxy_setup(need: Need) -> Setup:
 
 
 def _in_yaml(variable: str | None) -> str:
+    """Return the reference ``${VARIABLE}``, by which LibreChat reads a variable; "" for None."""
     return f"${{{variable}}}" if variable else ""

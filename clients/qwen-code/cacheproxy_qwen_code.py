@@ -123,6 +123,7 @@ def _with_reminders(content: list[Any], had: list[Any]) -> list[Any]:
 
 
 def _blocks(message: dict[str, Any]) -> list[Any]:
+    """Return a message's content as blocks: a text becomes one; [] without content."""
     content = message.get("content")
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
@@ -130,6 +131,7 @@ def _blocks(message: dict[str, Any]) -> list[Any]:
 
 
 def _is_reminder(block: Any) -> bool:
+    """Return whether ``block`` is nothing but a ``<system-reminder>``."""
     return _REMINDER.fullmatch(_text(block)) is not None
 
 
@@ -139,6 +141,7 @@ def _is_context(block: Any) -> bool:
 
 
 def _text(block: Any) -> str:
+    """Return the text of ``block``, "" if it has none."""
     text = block.get("text") if isinstance(block, dict) else None
     return text if isinstance(text, str) else ""
 
@@ -196,8 +199,9 @@ RULES: tuple[Rule | CodeRule, ...] = (KEEP_REMINDERS, PIN_GIT_STATUS, PIN_DATE, 
 def cacheproxy_session(request: Request) -> str | None:
     """Return a hash of folder and first words, with ``:memory`` for the memory extraction.
 
-    Qwen Code's requests have no id of a session. Its memory extraction sends the whole conversation
-    with another system text; by this id it counts as the conversation's subagent.
+    Sixteen hex digits; None without a user's own text. Qwen Code's requests have no id of a
+    session. Its memory extraction sends the whole conversation with another system text; by this id
+    it counts as the conversation's subagent.
     """
     texts = [
         text

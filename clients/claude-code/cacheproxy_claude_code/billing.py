@@ -53,6 +53,7 @@ def _drop(request: Request, _previous: Request | None) -> Iterator[Edit]:
 
 
 def _drop_from_messages(name: str, messages: Any) -> list[Edit]:
+    """Return the edits of the system messages at the start; [] if no message would be left."""
     found: list[Edit] = []
     for index, message in enumerate(messages if isinstance(messages, list) else ()):
         role = message.get("role") if isinstance(message, dict) else None
@@ -83,6 +84,7 @@ def _cut(pointer: str, content: Any) -> tuple[list[Edit], bool]:
 
 
 def _header_end(text: str) -> int:
+    """Return the end of the headers that begin ``text``, 0 if none do."""
     found = _LEADING_HEADERS.match(text)
     return found.end() if found else 0
 

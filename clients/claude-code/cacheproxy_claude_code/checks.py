@@ -43,7 +43,7 @@ _ASSUMED_CONTEXT = 200_000
 
 
 def header(version: str, cch: str) -> str:
-    """Return an attribution header; ``version``: three hex digits, ``cch``: five."""
+    """Return an attribution header, as samples; ``version``: three hex digits, ``cch``: five."""
     return f"{LITERAL} cc_version=2.1.285.{version}; cc_entrypoint=cli; cch={cch};"
 
 
@@ -134,6 +134,7 @@ def read(environ: Mapping[str, str], home: Path) -> ClaudeSettings:
 
 
 def _findings(settings: ClaudeSettings, case: Case) -> Iterator[Finding]:
+    """Yield the findings on all settings: past the proxy, header, window, timeouts."""
     if settings.unreadable is not None:
         yield Finding("claude", FindingState.WARN, f"Claude Code's {settings.unreadable}")
     yield from _base_url(settings, case)
@@ -152,6 +153,7 @@ def _findings(settings: ClaudeSettings, case: Case) -> Iterator[Finding]:
 
 
 def _base_url(settings: ClaudeSettings, case: Case) -> Iterator[Finding]:
+    """Yield a finding on the target of the base URL: OK, FAIL (the upstream itself) or WARN."""
     setting = settings.values.get(BASE_URL)
     fix = _SETUP
     if setting is None:
@@ -177,7 +179,11 @@ def _base_url(settings: ClaudeSettings, case: Case) -> Iterator[Finding]:
 
 
 def _window(settings: ClaudeSettings, context: int | None) -> Iterator[Finding]:
-    """Compare Claude Code's context window, near whose end it compacts, with the server's."""
+    """Yield a finding on Claude Code's context window beside the server's, if that is known.
+
+    None if the client sets no window and the server has the one that it assumes, or more. It
+    compacts a conversation near the window's end.
+    """
     if context is None:
         return
     setting = settings.values.get(_CONTEXT)

@@ -85,6 +85,7 @@ def _is_copy(blocks: list[Any], had: list[Any], *, is_new: bool) -> bool:
 
 
 def _put_back(path: str, message: dict[str, Any], block: Any) -> Edit:
+    """Return the edit that puts ``block`` before all content of ``message``."""
     content = message["content"]
     if isinstance(content, str):
         return Edit(path, [block, *blocks_of(content)], KEEP_SKILLS.why)
@@ -109,14 +110,17 @@ def _skills(blocks: list[Any]) -> str | None:
 
 
 def _is_reminder(block: Any) -> bool:
+    """Return whether ``block`` is nothing but a ``<system-reminder>``."""
     return _REMINDER.fullmatch(_text(block)) is not None
 
 
 def _are_contexts(one: Any, other: Any) -> bool:
+    """Return whether both blocks are the context that the client puts first."""
     return _text(one).startswith(_CONTEXT) and _text(other).startswith(_CONTEXT)
 
 
 def _text(block: Any) -> str:
+    """Return the text of ``block``, "" if it has none."""
     text = block.get("text") if isinstance(block, dict) else None
     return text if isinstance(text, str) else ""
 

@@ -190,6 +190,7 @@ def _timestamps(request: Request, _previous: Request | None) -> Iterator[Edit]:
 
 @quick
 def _system_ids(request: Request, _previous: Request | None) -> Iterator[Edit]:
+    """Make the message ids under the heading constant, in the first system text with it."""
     for path, text in _texts(request.json, SYSTEM_TEXT):
         inside = _inbound(text)
         if inside is not None:
@@ -199,6 +200,7 @@ def _system_ids(request: Request, _previous: Request | None) -> Iterator[Edit]:
 
 @quick
 def _user_ids(request: Request, _previous: Request | None) -> Iterator[Edit]:
+    """Make the message ids in the metadata of each user message constant."""
     for path, text in _user_texts(request.json):
         blocks, _ = _metadata(text)
         if _CONVERSATION in blocks:
@@ -208,7 +210,7 @@ def _user_ids(request: Request, _previous: Request | None) -> Iterator[Edit]:
 def _ids(
     path: tuple[str | int, ...], text: str, inside: tuple[int, int], why: str
 ) -> Iterator[Edit]:
-    """Yield an edit per message id: a string stays a string, a number a number."""
+    """Yield an edit to 0 for each message id in the span ``inside``: "0" for a string."""
     for found in _MESSAGE_ID.finditer(text, *inside):
         group = "text" if found["text"] is not None else "number"
         if found[group] != _ANY_ID:
@@ -235,6 +237,7 @@ def _contexts(request: Request, previous: Request | None) -> Iterator[Edit]:
 
 
 def _is_context(message: dict[str, Any]) -> bool:
+    """Return whether ``message`` is a user's with an internal context (and notes) alone."""
     if message.get("role") != "user":
         return False
     found = [block.get("text") for block in _blocks(message) if isinstance(block, dict)]
@@ -255,6 +258,7 @@ def _is_same(one: dict[str, Any], other: dict[str, Any]) -> bool:
 
 
 def _blocks(message: dict[str, Any]) -> list[Any]:
+    """Return the blocks of a message's content, without thinking."""
     return [
         block
         for block in blocks_of(message.get("content"))
