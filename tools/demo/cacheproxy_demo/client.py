@@ -57,6 +57,7 @@ class DemoClient:
         return self._ask(path, b"{}").status not in (404, 405, 501)
 
     def _ask(self, path: str, body: bytes | None = None) -> SiteAnswer:
+        """Return the answer to a GET, or with ``body`` to a POST; raises CommandError for none."""
         site = Site(self.url, self.headers)
         try:
             return site.get(path) if body is None else site.post(path, body)

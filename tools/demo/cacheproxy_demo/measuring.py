@@ -36,6 +36,7 @@ def measure(plan: DemoPlan, upstream: str | None, *, as_json: bool) -> None:
 
 
 def _on_embedded(plan: DemoPlan, played: list[Scene], *, lines: bool) -> DemoReport:
+    """Return the report on embedded servers; ``lines``: progress on the terminal."""
     try:
         with progress_bar(2 * plan.turns * len(played), lines=lines) as on_step:
             outcomes = on_embedded(plan, played, on_step)
@@ -48,6 +49,7 @@ def _on_embedded(plan: DemoPlan, played: list[Scene], *, lines: bool) -> DemoRep
 
 
 def _on_upstream(plan: DemoPlan, played: list[Scene], url: str, *, lines: bool) -> DemoReport:
+    """Return the report on the server at ``url``, with its first model unless one is named."""
     edit_remote = not is_local(urlsplit(url).hostname or "")
     client = DemoClient(url, plan.headers(played[0], played[0].api))
     if plan.model is None and (models := client.models()):

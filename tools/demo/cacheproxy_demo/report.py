@@ -91,6 +91,7 @@ class DemoReport:
         return f"Directly {', and '.join(said)}." if said else "Directly it is no worse here."
 
     def _passes(self) -> Iterator[tuple[tuple[Cost, ...], tuple[Cost, ...]]]:
+        """Yield the costs of each scene's requests: sent directly, and through cacheproxy."""
         for outcome in self.outcomes:
             yield outcome.direct, outcome.through
 
@@ -149,6 +150,7 @@ class DemoReport:
         return "\n".join(line.rstrip() for line in captured.get().splitlines())
 
     def _rows(self) -> Iterator[str]:
+        """Yield the lines of the table: heads, then a title and two rows for each scene."""
         yield _LINE.format("", *HEADS)
         for outcome in self.outcomes:
             client, path = outcome.scene.conversation.client, PATHS[outcome.api]
@@ -166,6 +168,7 @@ def _placement_text(outcome: DemoOutcome) -> str:
 
 
 def _through(through: DemoFigures) -> str:
+    """Return the sentence on the pass through cacheproxy: refusals, or the share reused."""
     if through.refused:
         return f"Through cacheproxy {through.refused} of {through.requests} requests were refused."
     said = f"Through cacheproxy all {through.requests} requests were answered"
@@ -175,6 +178,7 @@ def _through(through: DemoFigures) -> str:
 
 
 def _cells(costs: tuple[Cost, ...]) -> str:
+    """Return one row's figures as a line of text, or how many requests were refused."""
     row = figures(costs)
     if row.refused:
         statuses = sorted({cost.refused for cost in costs if cost.refused})
@@ -184,6 +188,7 @@ def _cells(costs: tuple[Cost, ...]) -> str:
 
 
 def _pass(costs: tuple[Cost, ...]) -> dict[str, Any]:
+    """Return a pass's figures for JSON, turn by turn and in total."""
     turns = [
         {
             "turn": number,

@@ -40,6 +40,7 @@ def serve_until_interrupted(say: Callable[[str], object]) -> None:
 
 
 def _serve(say: Callable[[str], object]) -> None:
+    """Start server and proxy, follow the proxy's log, and at Ctrl-C stop it."""
     say("starting llama.cpp on a small random model; its answers are meaningless words")
     with tempfile.TemporaryDirectory(prefix="cacheproxy-demo-") as folder:
         model = write_model(Path(folder) / "random.gguf", text=text_of(scenes(embedded=True)))
@@ -101,6 +102,7 @@ def _port() -> int:
 
 
 def _follow(process: subprocess.Popen[str], say: Callable[[str], object]) -> NoReturn:
+    """Say each line of the proxy's log, and commands to try; CommandError when it ends."""
     url = ""
     for line in _lines(process):
         say(line)
@@ -112,12 +114,14 @@ def _follow(process: subprocess.Popen[str], say: Callable[[str], object]) -> NoR
 
 
 def _lines(process: subprocess.Popen[str]) -> Iterator[str]:
+    """Yield the lines of the process's output, without their ends."""
     assert process.stdout is not None
     for line in process.stdout:
         yield line.rstrip("\n")
 
 
 def _close(process: subprocess.Popen[str], say: Callable[[str], object]) -> None:
+    """End the proxy by closing its input, say its last lines, and wait for its end."""
     assert process.stdin is not None
     process.stdin.close()
     for line in _lines(process):

@@ -146,6 +146,7 @@ def _counted(turn: Exchange, counter: Counter | None, memory: KeptPrompts) -> Ex
 
 
 def _shared(before: Before, now: Before) -> Expected:
+    """Return the tokens estimated to be shared by two prompts from the start."""
     left = parting(before.sent, now.sent)
     if left.was is None and before.tokens is not None:
         tokens = before.tokens
@@ -223,6 +224,8 @@ def figures(captured: Sequence[Assessed], through: Sequence[Assessed]) -> Replay
 
 
 def _total(turns: Sequence[Assessed], *, server_time: bool) -> Total:
+    """Return the sums of ``turns``; ``server_time``: seconds of prefill, else to the first byte."""
+
     def seconds_of(one: Assessed) -> float:
         return (one.usage.prompt_seconds if server_time else one.turn.first_byte) or 0.0
 

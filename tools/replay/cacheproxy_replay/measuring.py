@@ -145,6 +145,7 @@ def _saved(report: ReplayReport, file: str) -> list[str]:
 
 
 def _print(report: ReplayReport) -> None:
+    """Print the report on the terminal, or in a file without styles."""
     terminal = console(stderr=False)
     for line, style in report.text(time.strftime("%Y-%m-%d")):
         # soft_wrap: a narrow terminal wraps by itself, and in a file no line is broken

@@ -143,6 +143,7 @@ def _target(request: Request) -> str:
 
 
 def _kept(headers: Headers) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the headers to send: the first of each name, in plain ASCII and not redacted."""
     seen: set[str] = set()
     for name, value in headers:
         lowered = name.decode("latin-1").lower()
@@ -181,6 +182,7 @@ def erase(site: Site) -> None:
 
 
 def _in_tools(body: dict[str, Any], mark: str) -> Iterator[Edit]:
+    """Yield the edit that puts ``mark`` into the first description in a tool, if there is one."""
     tools = body.get("tools")
     for index, tool in enumerate(tools if isinstance(tools, list) else ()):
         path = _description(tool, f"/tools/{index}")
@@ -203,6 +205,7 @@ def _description(value: Any, path: str) -> str | None:
 
 
 def _in_text(request: Request, mark: str) -> Iterator[Edit]:
+    """Yield the edit that puts ``mark`` into the first text, behind a first line that is short."""
     texts = list(_first_texts(request))
     if not texts:
         return

@@ -157,17 +157,20 @@ class ReplayReport:
         return "\n".join(lines)
 
     def _passes(self) -> Iterator[tuple[str, tuple[Assessed, ...]]]:
+        """Yield name and turns of each pass; the second only if it started."""
         yield AS_CAPTURED, self.figures.captured
         if self.figures.through:
             yield THROUGH, self.figures.through
 
     def _table(self, rows: tuple[Assessed, ...]) -> table.Table:
+        """Return the table of a pass, with the columns that either pass needs."""
         both = self.figures.both
         sessions = len({row.turn.session for row in both}) > 1
         prefill = any(row.usage.prompt_seconds is not None for row in both)
         return table.turns(rows, sessions=sessions, prefill=prefill)
 
     def _how_expected(self) -> str:
+        """Return the source of the expected reuse, in one line."""
         order = self.order
         template = "its template is assumed to print tools first"
         if order is not None:
@@ -179,6 +182,7 @@ class ReplayReport:
         return f"shared with {kept}; {HOW_COUNTED[self.figures.exact]}; {template}"
 
     def _warnings(self) -> Iterator[tuple[str, str]]:
+        """Yield labels and warnings: what makes the figures less than they seem."""
         figures, run = self.figures, self.run
         if figures.compared < len(run.plan.items):
             yield "note", f"the sums are those of {counted(figures.compared, 'request')}"
@@ -199,6 +203,7 @@ class ReplayReport:
 
 
 def _wrapped(line: str) -> Iterator[Styled]:
+    """Yield ``line`` in lines of WIDTH with its style: red for a BREAK."""
     style = "red" if line.endswith(" BREAK") else ""
     if len(line) <= WIDTH:
         yield line, style
@@ -235,6 +240,7 @@ def record(report: ReplayReport) -> dict[str, Any]:
 
 
 def _pass_fields(turns: tuple[Assessed, ...], total: Total) -> dict[str, Any]:
+    """Return a pass's turns and sums for JSON."""
     names = ("prompt", "reused", "evaluated", "expected", "seconds")
     return {
         "turns": [_turn_fields(one) for one in turns],
@@ -243,6 +249,7 @@ def _pass_fields(turns: tuple[Assessed, ...], total: Total) -> dict[str, Any]:
 
 
 def _turn_fields(one: Assessed) -> dict[str, Any]:
+    """Return a turn's figures and verdict for JSON, without text of its prompt."""
     turn, judged = one.turn, one.verdict
     where = judged.where if judged is not None else None
     reason = judged.reason if judged is not None else None

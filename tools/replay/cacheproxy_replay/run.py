@@ -93,6 +93,7 @@ class Fold:
 
 
 def _members(values: dict[str, Any]) -> Iterator[str]:
+    """Yield a TOML line for each of ``values`` that is not None."""
     for name, value in values.items():
         if value is None:
             continue

@@ -88,6 +88,7 @@ class AnswerReader:
         return self.text
 
     def _read(self, data: bytes) -> None:
+        """Add the texts of one JSON object; anything else is ignored."""
         try:
             message = json.loads(data)
         except (ValueError, RecursionError):
@@ -148,6 +149,7 @@ def _said(value: Any) -> Iterator[str]:
 
 
 def _called(function: Any) -> Iterator[str]:
+    """Yield the name of a call, and its arguments as text."""
     if not isinstance(function, dict):
         return
     for key in ("name", "arguments", "input"):
@@ -192,6 +194,7 @@ def nobody_at(site: Site, error: NoAnswerError) -> CommandError:
 
 
 def _read(response: HTTPResponse, start: float, record: Exchange) -> None:
+    """Read an answer into ``record``: usage, time of the first text, body, content type."""
     content_type = response.headers.get("Content-Type", "")
     usage, answer, body = UsageReader(content_type), AnswerReader(content_type), b""
     first = None
@@ -294,4 +297,5 @@ class Counter:
         return tokens if isinstance(tokens, list) else None
 
     def _render(self, chat: dict[str, Any]) -> str | None:
+        """Return the prompt that the server renders for ``chat``, None if it has no such page."""
         return rendered_text(self._site.tell(_PAGE.path, chat))

@@ -84,6 +84,7 @@ def verdict(row: Assessed) -> str:
 
 
 def _cells(row: Assessed, *, sessions: bool, prefill: bool) -> Cells:
+    """Return a turn's cells in the order of the heads, figures in words."""
     turn, usage, known = row.turn, row.usage, row.expected
     has_share = usage.prompt and usage.reused is not None
     return (
@@ -102,6 +103,7 @@ def _cells(row: Assessed, *, sessions: bool, prefill: bool) -> Cells:
 
 
 def _remark(row: Assessed) -> str:
+    """Return why a turn failed or lost the cache, "" if it did not; no text of a prompt."""
     judged, status = row.verdict, row.turn.status
     if row.failed:  # the server's error text may quote the prompt
         return f"answered {status}" if status else "the connection broke"
@@ -117,6 +119,7 @@ def _remark(row: Assessed) -> str:
 
 
 def _sums(total: Total) -> Cells:
+    """Return the cells of a pass's column, in the order of the names in ``summary``."""
     slowest = UNKNOWN
     if (row := total.slowest) is not None:
         time = row.turn.first_byte if (own := row.usage.prompt_seconds) is None else own

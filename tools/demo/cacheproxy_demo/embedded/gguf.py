@@ -93,15 +93,18 @@ def int32s(values: Iterable[int]) -> Value:
 
 
 def _text(value: str) -> bytes:
+    """Return a text as the format has it: length in bytes (64 bits), then UTF-8."""
     data = value.encode()
     return struct.pack("<Q", len(data)) + data
 
 
 def _aligned(size: int) -> int:
+    """Return ``size`` rounded up to a multiple of ALIGNMENT."""
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 def _little_endian(data: array[float]) -> bytes:
+    """Return the numbers' bytes in little-endian order, on any machine."""
     if sys.byteorder == "big":
         data = data[:]
         data.byteswap()

@@ -106,6 +106,7 @@ def default_template(late_system: LateSystem = "inline") -> str:
 
 
 def _architecture(shape: Shape, context: int, tokens: int) -> dict[str, Value]:
+    """Return the metadata of the model's shape; ``tokens``: size of the vocabulary."""
     return {
         "general.architecture": gguf.string("llama"),
         "llama.context_length": gguf.uint32(context),
@@ -122,6 +123,7 @@ def _architecture(shape: Shape, context: int, tokens: int) -> dict[str, Value]:
 
 
 def _tokenizer(vocabulary: Vocabulary) -> dict[str, Value]:
+    """Return the metadata of the tokenizer: tokens, their types, merges."""
     types = (
         [_NORMAL_TYPE] * len(vocabulary.ordinary)
         + [_CONTROL_TYPE] * len(CONTROL)
@@ -170,6 +172,7 @@ def _tensors(shape: Shape, vocabulary: Vocabulary, seed: int) -> Iterator[Tensor
 
 
 def _biases(vocabulary: Vocabulary) -> array[float]:
+    """Return a bias for each token: likely are the end of the turn and 30 plain words."""
     biases = array("f", [-8.0]) * len(vocabulary.tokens)
     plain = (
         index
@@ -216,9 +219,11 @@ def _noise(seed: int) -> tuple[tuple[float, ...], tuple[Any, ...]]:
 
 
 def _ones(name: str, width: int) -> Tensor:
+    """Return a tensor of one row of ones."""
     return Tensor(name, 1, width, array("f", [1.0]) * width)
 
 
 def _silent_first_row(tensor: Tensor) -> Tensor:
+    """Return ``tensor`` itself, with its first row set to zeros."""
     tensor.data[: tensor.columns] = array("f", bytes(4 * tensor.columns))
     return tensor

@@ -60,6 +60,7 @@ class LlamaServer(ServerProcess):
         super().__init__(["cacheproxy_demo.embedded.child", str(model), given], env, is_piped=True)
 
     def _announced(self) -> str:
+        """Return the URL that the child prints; raises as the class does, after 60 s at most."""
         alarm = threading.Timer(START_SECONDS, self._process.kill)
         alarm.start()
         try:

@@ -128,6 +128,7 @@ class _Learner:
                 del self._pairs[other]
 
     def _add(self, index: int, word: list[str]) -> Iterable[Pair]:
+        """Count the pairs of ``word``, the one at ``index``, and return them."""
         pairs = list(itertools.pairwise(word))
         for pair in pairs:
             self._pairs[pair] += self._counts[index]
@@ -136,6 +137,7 @@ class _Learner:
 
     def _remove(self, index: int, word: list[str]) -> Iterable[Pair]:
         # ``_where`` is not pruned: a word looked at in vain is cheaper than an exact index.
+        """Uncount the pairs of ``word``, formerly at ``index``, and return them."""
         pairs = list(itertools.pairwise(word))
         for pair in pairs:
             self._pairs[pair] -= self._counts[index]
