@@ -80,15 +80,10 @@ class Dialogue(Talk):
     pinned: tuple[str, str] | None = None
 
     @property
-    def agent(self) -> str | None:
-        """The subagent's id that its client names, None for none."""
+    def agent(self) -> str:
+        """The id of a subagent that its client names; "" for none."""
         names = self.sub and self.identity and self.family % 2 and self.kind.name == "claude"
-        return f"agent-{self.family}" if names else None
-
-    @property
-    def session(self) -> tuple[str | None, str | None]:
-        """What its client names it by."""
-        return self.identity, self.agent
+        return f"agent-{self.family}" if names else ""
 
 
 @dataclass(eq=False)
@@ -412,7 +407,9 @@ class People(World):
             self.blame(exchange, f"no answer ({talk.kind.name})", exchange.number)
         place = _key(exchange.keys[-1], said.item())
         if (exchange.came is not None and exchange.ends != RESET) or answer is not None:
-            self.known[self.lives[exchange.proxy], talk.session, place].add(said.thought)
+            self.known[self.lives[exchange.proxy], talk.identity, talk.agent, place].add(
+                said.thought
+            )
             if said.thought:
                 self.theirs[place].add(said.thought)
         if len(exchange.keys) == 2:  # of what was cut off, nobody knows whether a twin had it
@@ -538,7 +535,7 @@ class People(World):
             own, key = talk.items[at]["thought"], exchange.keys[at + 1]
             if thoughts == [own]:
                 continue
-            known = self.known[self.lives[exchange.proxy], talk.session, key]
+            known = self.known[self.lives[exchange.proxy], talk.identity, talk.agent, key]
             if len(thoughts) > 1 or thoughts[0] not in self.theirs[key]:
                 self.blame(exchange, self.whose("reasoning", exchange, thoughts), thoughts)
             elif len(known) > 1 and not self.forgets:
@@ -572,21 +569,17 @@ def keys_of(talk: Dialogue) -> list[int]:
 
     Fields that are pinned are not in it, nor ids; white space around texts does not count.
     """
-    keys = [hash((talk.person.number, talk.kind.name, talk.folder, talk.sub))]
-    for item in talk.items:
-        keys.append(_key(keys[-1], item))
-    return keys
+    whose = hash((talk.person.number, talk.kind.name, talk.folder, talk.sub))
+    return [*itertools.accumulate(talk.items, _key, initial=whose)]
 
 
 def _key(before: int, item: dict) -> int:
     # 1.0 is 1 to clients that are written in JavaScript.
-    read = [json.loads(given, parse_float=_rounded) for _, given in item.get("calls", ())]
-    calls = [json.dumps(value, sort_keys=True) for value in read]
+    given = [
+        json.loads(one, parse_float=lambda it: round(float(it))) for _, one in item.get("calls", ())
+    ]
+    calls = [json.dumps(value, sort_keys=True) for value in given]
     return hash((before, item["role"], item["content"].strip(), *calls))
-
-
-def _rounded(number: str) -> int:
-    return round(float(number))
 
 
 def is_same(one: Exchange, other: Exchange) -> bool:
