@@ -124,7 +124,7 @@ class Document:
         return container.entry(number, opening)
 
     def short(self) -> bytes:
-        """Return the items of the body that are not stored as items: names, and short values."""
+        """Return the parts of the body that are not stored as items: names, and short values."""
         return b"\0".join(self.frame.texts)
 
     def siblings(self, path: Path) -> list[Entry]:
