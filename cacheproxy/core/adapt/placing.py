@@ -26,7 +26,6 @@ from typing import Any, NamedTuple
 from cacheproxy.core.adapt.adaptation import Edited
 from cacheproxy.core.adapt.joining import WHY, ends_with_result, join_late, re_role
 from cacheproxy.core.dialects.content import call_ids_in
-from cacheproxy.core.dialects.dialects import LISTS
 from cacheproxy.core.document.document import Document, Splice
 from cacheproxy.core.document.edits import REMOVE, Edit, encode, splice, splices_of
 from cacheproxy.core.document.pointer import parse_pattern, to_pointer
@@ -35,8 +34,7 @@ from cacheproxy.core.prompt.reminder import CLOSE, OPEN, has_text
 from cacheproxy.core.prompt.request import Request, messages_of
 
 _EMPTY = "late system message without any text left out"
-_SYSTEMS = {name: (parse_pattern(f"/{name}/*[role={'|'.join(ROLES)}]/role"),) for name in LISTS}
-"""The roles of system messages, by the member with the messages."""
+_SYSTEM = f"/*[role={'|'.join(ROLES)}]/role"
 _PLAIN = re.compile(
     rb'\{\s*"role"\s*:\s*"(?P<role>system|developer)(?P<between>"\s*,\s*"content"\s*:\s*")'
     rb'(?P<text>[^"\\]*(?:\\.[^"\\]*)*)"\s*\}'
@@ -64,7 +62,9 @@ def late_messages(request: Request) -> list[LateMessage]:
     if dialect is None or document is None:
         return []
     array = document.array(dialect.items)
-    found = None if array is None else array.texts(dialect.items, _SYSTEMS[dialect.items])
+    if array is None:
+        return []
+    found = array.texts(dialect.items, (parse_pattern(f"/{dialect.items}{_SYSTEM}"),))
     if not found:
         return []
     late = [

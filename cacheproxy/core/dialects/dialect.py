@@ -104,7 +104,7 @@ class Dialect:
     is_text: bool = False  #: whether one text, the user's, may replace the messages
     head: str = ""  #: member with the system text; "": that is in the first messages
     head_in_blocks: bool = False  #: whether clients send the system text as blocks
-    texts: tuple[str, ...] = ()  #: members with a text beside the messages, with the ``head``
+    texts: tuple[str, ...] = ()  #: members with a text beside the messages; ``head`` is added
     leads: bool = True  #: whether leading system messages are the prompt's system text
     limits: tuple[str, ...] = ("max_completion_tokens", "max_tokens")
     """Members that limit an answer's tokens: those in the body, else the last one here."""
@@ -145,6 +145,11 @@ class Dialect:
     """Maker of an error's body from its status and message."""
     reading: Reading | None = None  #: readers of its answers; None: not known
     reasoning: Putting | None = None  #: function that puts reasoning back; None: it has no place
+
+    def __post_init__(self) -> None:
+        """Add ``head`` to ``texts``."""
+        if self.head and self.head not in self.texts:
+            object.__setattr__(self, "texts", (self.head, *self.texts))
 
     def body(self, system: str | Sequence[str], messages: list[Json]) -> Json:
         """Return the members of a request with a system text, or its parts, and messages."""

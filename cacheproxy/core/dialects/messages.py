@@ -202,7 +202,6 @@ MESSAGES = Dialect(
         Endpoint("/messages/count_tokens", Purpose.COUNT),
     ),
     head="system",
-    texts=("system",),
     head_in_blocks=True,
     leads=False,
     limits=("max_tokens",),

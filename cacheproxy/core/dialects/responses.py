@@ -211,7 +211,6 @@ RESPONSES = Dialect(
     text_types=("input_text", "text"),
     is_text=True,
     head="instructions",
-    texts=("instructions",),
     limits=("max_output_tokens",),
     unstored={"store": False},
     as_chat=_as_chat,
