@@ -50,6 +50,7 @@ def _endpoint(exchange: Exchange) -> Endpoint:
 
 
 def _body(exchange: Exchange) -> Mapping[str, Any]:
+    """Return the body sent upstream as JSON, else the received one; {} if neither can be read."""
     return body_of(exchange.sent or exchange.received) or body_of(exchange.received)
 
 

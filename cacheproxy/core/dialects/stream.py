@@ -19,7 +19,7 @@ comes, then None, on which it returns the body. Raises ValueError for events tha
 
 
 def event(value: _Json, *, named: bool = True) -> bytes:
-    """Return ``value`` as an event; ``named``: whether its ``type`` is the event's, too."""
+    """Return ``value`` as an event; ``named``: named by its ``type``, which it must have then."""
     name = f"event: {value['type']}\n" if named else ""
     return f"{name}data: {encode(value)}\n\n".encode()
 

@@ -111,6 +111,7 @@ def is_plain(target: str) -> bool:
 
 
 def _header(name: bytes, value: bytes, known: Collection[bytes]) -> tuple[bytes, bytes]:
+    """Return the header, ``redacted`` unless allowed by name; ``known``: credentials to hide."""
     if not _is_allowed(name):
         return (name if _is_plain_name(name) else REDACTED.encode()), REDACTED.encode()
     if name.lower() == b"host":

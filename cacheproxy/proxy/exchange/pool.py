@@ -54,7 +54,7 @@ class Chosen(NamedTuple):
 
     @property
     def where(self) -> str:
-        """Their names and URLs, for an error message."""
+        """Their names and URLs, for an error message; of a single server, only its URL."""
         if len(self.servers) == 1:
             return self.servers[0].upstream.url.text
         each = (f"{server.name} ({server.upstream.url.text})" for server in self.servers)
