@@ -50,7 +50,10 @@ class Hunt:
         return {}
 
     def _searched(self, group: list[Carrier], said: Refusal) -> Asking:
-        """Return levels of schemas at fault in a refused ``group``, by halving; {} if none is."""
+        """Return the levels of the schemas at fault in a refused ``group``, by halving it.
+
+        {} if one is refused even as the bare object: then no schema is at fault.
+        """
         found: Facts = {}
         todo: list[tuple[list[Carrier], Refusal | None, bool]] = [(group, said, True)]
         while todo:  # each group with its own refusal, or with whether it would be refused

@@ -149,7 +149,10 @@ class LateMessages(Learning):
             self._server.keep(self._server.key(request), need.facts[()])
 
     def is_quick(self, request: Request, remembered: Remembered) -> bool:
-        """Whether editing on the reactor is quick: a short body, or few messages to join."""
+        """Whether to edit on the reactor: the request is short, or few messages are joined.
+
+        Joining takes ten times as long as changing a role in place; mending reads each message.
+        """
         placement = remembered.get(())
         if len(request.body) <= _SCANNED or placement is None or not _edits(placement):
             return True

@@ -94,6 +94,9 @@ def _left(refusal: Refusal) -> int | None:
 
 
 def _halved(refusal: Refusal, tried: int) -> int | None:
-    """Return half of the lesser of ``tried`` and the room left; None if that is not known."""
+    """Return half of the lesser of ``tried`` and the room left; None if that is not known.
+
+    For APIs that require a limit, if the error has only a lower bound of the prompt.
+    """
     left = _left(refusal)
     return None if left is None else min(left, tried) // 2

@@ -39,7 +39,7 @@ class Document:
 
     ``body`` is the whole text in UTF-8, ``value`` its value (a dict; of duplicate keys the last one
     counts, as in RFC 8259's "most implementations"), ``start`` the offset of the object. ``items``
-    are its items and arrays by the names of their members, ``frame`` is the text around them.
+    are its long values and arrays by the names of their members, ``frame`` the text around them.
     ``memo``: parsed values of earlier bodies; they change nothing in the document but ``scanned``,
     the number of bytes that had to be scanned. ``most``: bytes to scan at most. ``edited``: an
     earlier document from which edits made ``body``. Values spelled as there, or as in the last

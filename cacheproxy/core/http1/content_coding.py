@@ -49,7 +49,7 @@ def are_known(codings: Sequence[bytes]) -> bool:
 
 
 def unpack(body: bytes, codings: Sequence[bytes], limit: int) -> bytes:
-    """Return ``body`` decoded from known ``codings``. CodingError; TooLargeError over ``limit``."""
+    """Return ``body`` decoded; raises CodingError, TooLargeError for more than ``limit`` bytes."""
     unpacker = Unpacker(codings, limit)
     with BytesIO() as found:  # freed at once, though an exception's frames may refer to it
         for piece in unpacker.feed(body):

@@ -23,7 +23,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
 
 class EventReader:
-    """The split of a stream into events, in whichever pieces its bytes come."""
+    """The split of a stream into events: whole ones are matched at once, others line by line."""
 
     def __init__(self) -> None:
         self._is_between = True
